@@ -30,6 +30,9 @@ ONE_TEST = "all seeds share the test documents, and no interval contains their n
 TUNED = "tuned once, and no interval contains the noise of tuning"
 CHANCE = "close to guessing"
 GROUPS = "runs in two groups, which makes a t-interval unreliable"
+INSTEAD = (
+    "Runs in two groups: a study with `solved: 90` compares the shares of solved runs instead."
+)
 LAST = "still improving in most runs"
 EDGE = "best value at the edge of those tried"
 ORDER = (FEW, FEW_VALUES, ONE_SPLIT, ONE_TEST, TUNED, CHANCE, GROUPS, LAST, EDGE)  # in a table
@@ -55,9 +58,11 @@ class Arm:
 
 
 def cautions(
-    arms: Mapping[str, Arm], n: int, most_last: float = MOST_LAST, few: str = FEW
-) -> Cautions:
-    """The cautions of a verdict of n seeds, from its arms by name."""
+    arms: Mapping[str, Arm], n: int, most_last: float = MOST_LAST, few: str = FEW,
+    by_t: bool = True,
+) -> Cautions:  # fmt: skip
+    """What a verdict of n seeds leans on, from its arms by name; without `by_t` it has no t-test,
+    and two groups of runs do not matter."""
     leans: Cautions = {few: []} if n < FEWEST else {}
     sharing = [shared(arm) for arm in arms.values()]
     concerned = {
@@ -65,7 +70,7 @@ def cautions(
         ONE_TEST: [text == ONE_TEST for text in sharing],
         TUNED: [arm.is_tuned for arm in arms.values()],
         CHANCE: [is_close_to_guessing(arm) for arm in arms.values()],
-        GROUPS: [in_two_groups(arm.values, APART * _way(arm)) for arm in arms.values()],
+        GROUPS: [by_t and in_two_groups(arm.values, APART * _way(arm)) for arm in arms.values()],
         LAST: [arm.last > most_last for arm in arms.values()],
         EDGE: [arm.is_at_edge for arm in arms.values()],
     }

@@ -14,15 +14,15 @@ that is shown to be equivalent gives no alpha to the tests for a difference. Its
 not shown, and the remaining hypotheses are those with the largest means.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import optimize, stats
 
-from posfuse.statistics import contrasts
+from posfuse.statistics import contrasts, shares
 from posfuse.statistics import paired as st
 from posfuse.statistics.contrasts import AHEAD, BEHIND, EQUIVALENT, UNDECIDED
 
@@ -89,6 +89,7 @@ class Margins:
     equivalence: float  # a mean within +-equivalence does not matter
     beyond: float = 0.0  # a mean counts as ahead above this, and as behind below its negative
     resolution: float = np.nan  # of equal differences, as in paired.py
+    of_shares: bool = False  # differences are 100, 0 or -100 points, for the tests of shares.py
 
 
 @dataclass(frozen=True)
@@ -113,25 +114,36 @@ def decide(
     """Judge paired differences at one look (from 0). `sharing` has the numbers of hypotheses that
     share alpha for a difference and for equivalence.
 
-    The mean is ahead or behind if a one-sided t-test shows it, at half of the hypothesis's alpha on
-    each side. It is equivalent if one-sided tests of both ends of the margin show that it is
-    inside, each at the full alpha. For a true mean only one of these results can be false, so the
-    chance of a false one is at most alpha. The exception is a true mean of exactly `beyond`, if
-    this equals the margin: then it is 1.5 alpha.
+    The mean is ahead or behind if a one-sided t-test shows it, at half of the hypothesis's alpha
+    on each side, and equivalent if one-sided tests of both ends of the margin show that it lies
+    inside, each at all of the alpha. Only one of these results can be false for a true mean, so
+    the chance of a false one is at most alpha. The exception is a true mean of exactly `beyond`, if
+    that is the margin too: there it is 1.5 alpha. With `margins.of_shares` the tests are the exact
+    ones of shares.py in place of t-tests.
     """
     d = np.asarray(differences, dtype=float)[: looks.seeds[look]]
     mean = float(d.mean())
     level = looks.level(look, looks.alpha / sharing[0] / 2)
     level_equivalence = looks.level(look, looks.alpha / sharing[1])
-    step = margins.resolution
-    p = 2 * min(st.p_above(d, margins.beyond, step), st.p_below(d, -margins.beyond, step))
-    p_equivalence = st.p_equivalence(d, margins.equivalence, step)
+    p_above, p_below, interval = _tests(margins)
+    p = 2 * min(p_above(d, margins.beyond), p_below(d, -margins.beyond))
+    p_equivalence = max(p_above(d, -margins.equivalence), p_below(d, margins.equivalence))
     equivalent, differs = p_equivalence <= level_equivalence, p <= 2 * level
     result = str(contrasts.decide(mean, differs, equivalent))
     small = bool(differs and equivalent)
     of_one_side = level_equivalence if result == EQUIVALENT else level
-    low, high = st.t_interval(d, 1 - 2 * of_one_side, step)
+    low, high = interval(d, 1 - 2 * of_one_side)
     return Decision(result, len(d), mean, low, high, min(p, 1), p_equivalence, 2 * level, small)
+
+
+def _tests(
+    margins: Margins,
+) -> tuple[Callable[..., float], Callable[..., float], Callable[..., st.Interval]]:
+    """The one-sided p of a mean above and below a threshold, and the interval at a level."""
+    if margins.of_shares:
+        return shares.p_above, shares.p_below, shares.difference_interval
+    same = {"resolution": margins.resolution}
+    return partial(st.p_above, **same), partial(st.p_below, **same), partial(st.t_interval, **same)
 
 
 def judge_family(
@@ -165,8 +177,16 @@ def chances(
     simulated: int = 10_000, seed: int = 0,
 ) -> list[dict[str, float]]:  # fmt: skip
     """The chance of each result up to each look, for a true difference and normal noise, by
-    simulation. It gives the power of a plan, and the chance of an early end."""
-    draws = np.random.default_rng(seed).normal(effect, spread, (simulated, looks.seeds[-1]))
+    simulation: the power of a plan, and how often it ends early.
+
+    With `margins.of_shares` the differences are 100, 0 and -100, with this mean and spread.
+    """
+    rng, size = np.random.default_rng(seed), (simulated, looks.seeds[-1])
+    if not margins.of_shares:
+        return shares_of_results(rng.normal(effect, spread, size), margins, looks, hypotheses)
+    gained, lost = shares.of_pairs(effect, spread)
+    one = rng.random(size)
+    draws = np.select([one < gained, one > 1 - lost], [100.0, -100.0])
     return shares_of_results(draws, margins, looks, hypotheses)
 
 
@@ -178,12 +198,19 @@ def shares_of_results(
     undecided = np.ones(len(draws), dtype=bool)
     counts, rows = dict.fromkeys((AHEAD, BEHIND, EQUIVALENT), 0), []
     for look, n in enumerate(looks.seeds):
-        mean, error = draws[:, :n].mean(1), draws[:, :n].std(1, ddof=1) / np.sqrt(n)
-        error[np.ptp(draws[:, :n], axis=1) == 0] = np.nan  # equal differences decide nothing
-        gap = margins.beyond + stats.t.isf(looks.level(look, alpha / 2), n - 1) * error
-        room = margins.equivalence - stats.t.isf(looks.level(look, alpha), n - 1) * error
-        shown = {AHEAD: mean >= gap, BEHIND: mean <= -gap}
-        shown[EQUIVALENT] = (abs(mean) <= room) & (abs(mean) < gap)
+        d, level, level_equal = draws[:, :n], looks.level(look, alpha / 2), looks.level(look, alpha)
+        if margins.of_shares:
+            ahead, behind, small = shares.shown(
+                np.sum(d > 0, axis=1), np.sum(d < 0, axis=1), n, margins.equivalence,
+                margins.beyond, level, level_equal,
+            )  # fmt: skip
+        else:
+            mean, error = d.mean(1), d.std(1, ddof=1) / np.sqrt(n)
+            error[np.ptp(d, axis=1) == 0] = np.nan  # equal differences decide nothing
+            gap = margins.beyond + stats.t.isf(level, n - 1) * error
+            small = abs(mean) <= margins.equivalence - stats.t.isf(level_equal, n - 1) * error
+            ahead, behind = mean >= gap, mean <= -gap
+        shown = {AHEAD: ahead, BEHIND: behind, EQUIVALENT: small & ~ahead & ~behind}
         for name, these in shown.items():
             counts[name] += int(np.sum(these & undecided))
         undecided &= ~np.any(list(shown.values()), axis=0)

@@ -1,13 +1,21 @@
 """Statistics of shares: of runs that solve a task, or of seeds in which an operator beats another.
 
-Intervals are 95 % intervals unless `level` is given. Shares are fractions.
+Intervals are of 95 % unless `level` says otherwise. Shares are fractions; differences of solved
+runs are in points.
+
+A study pairs the runs of two arms by seed. If both solve the task, or neither does, the pair says
+nothing about the sign of the difference of shares. If the shares are equal, each of the other pairs
+is gained or lost with equal chance (McNemar's exact test). How large the difference is also depends
+on how many pairs are gained or lost: its limit is a Clopper-Pearson limit of the share of gained
+pairs minus one of the share of lost pairs, each at half the level, so it holds at least as often
+as the level says (Bonferroni).
 """
 
 import numpy as np
-from numpy.typing import ArrayLike
-from scipy import stats
+from numpy.typing import ArrayLike, NDArray
+from scipy import optimize, stats
 
-from posfuse.statistics.paired import NONE, Interval
+from posfuse.statistics.paired import NONE, Interval, seeds_needed
 
 GAMMA = 0.75  # the probability of outperforming that matters (Bouthillier et al. 2021)
 
@@ -73,3 +81,100 @@ def paired_share_interval(one: ArrayLike, other: ArrayLike, level: float = 0.95)
 
     low, high = reach(p - low_p, high_q - q), reach(high_p - p, q - low_q)
     return float(p - q - low), float(p - q + high)
+
+
+def lower_limit(gained: ArrayLike, lost: ArrayLike, n: int, level: float) -> NDArray[np.float64]:
+    """The one-sided lower limit of the difference of shares in points, from so many gained and lost
+    of n pairs; it is above the true difference in at most `level` of samples."""
+    a, b = np.asarray(gained), np.asarray(lost)
+    least = np.nan_to_num(stats.beta.ppf(level / 2, a, n - a + 1), nan=0.0)  # none is gained
+    most = np.nan_to_num(stats.beta.isf(level / 2, b + 1, n - b), nan=1.0)  # all are lost
+    return np.asarray(100 * (least - most))
+
+
+def is_above(
+    gained: ArrayLike, lost: ArrayLike, n: int, threshold: float, level: float
+) -> NDArray[np.bool_]:
+    """Whether a one-sided test at this level shows a difference of shares above the threshold, in
+    points: McNemar's exact test of 0, and `lower_limit` of any other threshold."""
+    if threshold:
+        return np.asarray(lower_limit(gained, lost, n, level) >= threshold)
+    a, b = np.asarray(gained), np.asarray(lost)
+    return np.asarray(stats.binom.sf(a - 1, a + b, 0.5) <= level)
+
+
+def _pairs(differences: ArrayLike) -> tuple[int, int, int]:
+    """Of differences of 100, 0 and -100 points: how many are gained and lost, and their number."""
+    d = np.asarray(differences, dtype=float)
+    assert np.isin(d, (-100, 0, 100)).all()
+    return int(np.sum(d > 0)), int(np.sum(d < 0)), len(d)
+
+
+def p_above(differences: ArrayLike, threshold: float = 0.0) -> float:
+    """One-sided p of H0: the difference of shares <= threshold: the smallest level at which
+    `is_above`. Differences are 100, 0 or -100 points."""
+    gained, lost, n = _pairs(differences)
+    if not threshold:
+        return float(stats.binom.sf(gained - 1, gained + lost, 0.5))
+
+    def excess(level: float) -> float:
+        return float(lower_limit(gained, lost, n, level)) - threshold
+
+    if excess(1.0) < 0:
+        return 1.0
+    tiny = 1e-15
+    return tiny if excess(tiny) >= 0 else float(optimize.brentq(excess, tiny, 1.0, xtol=tiny))
+
+
+def p_below(differences: ArrayLike, threshold: float = 0.0) -> float:
+    """One-sided p of H0: the difference of shares >= threshold."""
+    return p_above(-np.asarray(differences, dtype=float), -threshold)
+
+
+def difference_interval(differences: ArrayLike, level: float = 0.95) -> Interval:
+    """The interval of the difference of shares, in points, from differences of 100, 0 and -100.
+
+    It ends at 0 if McNemar's test, at the level of one side, shows the sign and the limits do not.
+    """
+    gained, lost, n = _pairs(differences)
+    side = (1 - level) / 2
+    low = float(lower_limit(gained, lost, n, side))
+    high = -float(lower_limit(lost, gained, n, side))
+    if is_above(gained, lost, n, 0.0, side):
+        low = max(low, 0.0)
+    if is_above(lost, gained, n, 0.0, side):
+        high = min(high, 0.0)
+    return low, high
+
+
+def shown(
+    gained: ArrayLike, lost: ArrayLike, n: int, margin: float, beyond: float,
+    level: float, level_equivalence: float,
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:  # fmt: skip
+    """Whether n pairs show a difference above `beyond`, one below -`beyond`, and equivalence within
+    +-`margin`, by one-sided tests at these levels."""
+    both = ((gained, lost), (lost, gained))
+    ahead, behind = (is_above(*pairs, n, beyond, level) for pairs in both)
+    above, below = (is_above(*pairs, n, -margin, level_equivalence) for pairs in both)
+    return ahead, behind, above & below
+
+
+def of_pairs(effect: float, spread: float) -> tuple[float, float]:
+    """The shares of gained and lost pairs whose differences of 100, 0 and -100 points have this
+    mean and spread; negative, or above 1 together, if no such pairs exist."""
+    either = (effect**2 + spread**2) / 100**2
+    return (either + effect / 100) / 2, (either - effect / 100) / 2
+
+
+def seeds_to_decide(
+    gained: float, lost: float, margin: float, beyond: float, alpha: float
+) -> float:
+    """The fewest seeds that decide with a chance of 80 %, by simulation, if these shares of pairs
+    are gained and lost."""
+    shares = [gained, lost, max(1 - gained - lost, 0.0)]
+
+    def power_of(n: int) -> float:
+        a, b, _ = np.random.default_rng(0).multinomial(n, shares, 1_000).T
+        return float(np.any(shown(a, b, n, margin, beyond, alpha / 2, alpha), axis=0).mean())
+
+    return seeds_needed(power_of)

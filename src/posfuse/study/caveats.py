@@ -19,12 +19,13 @@ from posfuse.statistics.cautions import (
 from posfuse.statistics.contrasts import EQUIVALENT
 from posfuse.statistics.sequential import chances
 from posfuse.study.forecast import expected_spread
-from posfuse.study.looks import Progress
+from posfuse.study.looks import Progress, can_decide
 from posfuse.study.plan import Plan
 from posfuse.study.repeats import seeds_of_unit, units_of
 from posfuse.study.scores import Results, best_was_last, guesses, outcomes
 from posfuse.study.spec import Hypothesis, Study
 
+IDLE = "too few seeds for an exact test of solved runs"
 MARGIN = "margin so small that less than half of such studies show the expected equivalence"
 
 
@@ -53,7 +54,9 @@ def of_verdicts(plan: Plan, state: Progress, results: Results) -> dict[str, Caut
                 is_tuned=study.tuning is not None and study.repeats == 1,
                 is_at_edge=any(choice.edges for choice in choices),
             )
-        leans[h.name] = cautions(arms, v.decision.n, study.convergence.most_last, few(study))
+        leans[h.name] = cautions(
+            arms, v.decision.n, study.convergence.most_last, few(study), by_t=h.solved is None
+        )
     return leans
 
 
@@ -76,10 +79,19 @@ def of_plan(study: Study, settings: Mapping[str, Mapping[str, Any]]) -> list[str
     leans = cautions(arms, min(early, default=FEWEST), few=few(study))
     if early:
         leans[few(study)] = [f"looks at {', '.join(map(str, early))}"]
+    if idle := [n for look, n in enumerate(study.looks.seeds) if _is_idle(study, look)]:
+        leans[IDLE] = [f"looks at {', '.join(map(str, idle))}"]
     expected = [h for h in study.hypotheses if h.expects == "equivalent"]
     if hard := [h.name for h in expected if _chance_of_equivalence(study, h) < 1 / 2]:
         leans[MARGIN] = hard
     return [f"caution: {sentence({text: names})}" for text, names in leans.items()]
+
+
+def _is_idle(study: Study, look: int) -> bool:
+    """Whether a look cannot decide a hypothesis about solved runs."""
+    asked = [h for h in study.hypotheses if h.solved is not None]
+    families = study.families
+    return not all(can_decide(h, len(families[h.family]), study.looks, look) for h in asked)
 
 
 def few(study: Study) -> str:

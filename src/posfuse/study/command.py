@@ -11,8 +11,9 @@ from rich.text import Text
 
 from posfuse.process import signals
 from posfuse.process.arguments import refuse_twice, shell_line
-from posfuse.study import caveats, forecast, plan, stages, sweeps, tables
-from posfuse.study.looks import Progress
+from posfuse.statistics.cautions import GROUPS, INSTEAD
+from posfuse.study import caveats, forecast, plan, results_page, stages, sweeps, tables
+from posfuse.study.looks import Progress, progress
 from posfuse.study.plan import Plan
 from posfuse.study.reading import config_folder, read_study
 from posfuse.study.scores import Results
@@ -89,9 +90,9 @@ def _run(name: str, study: Study, extra: list[str], again: str) -> None:
 
 
 def _show(frozen: Plan, state: Progress, results: Results, console: Console) -> None:
-    """Print each verdict with its hypothesis, its numbers and its cautions; then the cautions of
-    all verdicts."""
-    own, of_all = caveats.sentences(caveats.of_verdicts(frozen, state, results))
+    """Each verdict with its hypothesis, its numbers and its cautions; those of all at the end."""
+    leans = caveats.of_verdicts(frozen, state, results)
+    own, of_all = caveats.sentences(leans)
     grid = Table.grid(padding=(0, 1))
     for v in state.verdicts:
         grid.add_row(Text(v.verdict.upper(), style="bold"), Text(tables.statement(v), style="bold"))
@@ -102,6 +103,9 @@ def _show(frozen: Plan, state: Progress, results: Results, console: Console) -> 
     console.print()
     if of_all:
         console.print(Text(of_all))
+        console.print()
+    if any(GROUPS in of_hypothesis for of_hypothesis in leans.values()):
+        console.print(Text(INSTEAD))
         console.print()
 
 

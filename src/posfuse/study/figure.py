@@ -25,6 +25,8 @@ def hypotheses(
     each seed by the hypothesis's name."""
     beyond = any(v.hypothesis.outcome == BEYOND for v in verdicts)
     longer = ", or of its mean beyond the trained length" if beyond else ""
+    if any(v.hypothesis.solved is not None for v in verdicts):
+        longer += ", or of the share of solved runs"
     caption = (
         f"difference in {metric.points}{metric.better}{longer}; small mark: one "
         f"{verdicts[0].units.removesuffix('s')}; line: the "

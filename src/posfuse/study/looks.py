@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from posfuse.statistics import shares
 from posfuse.statistics.comparisons import POWER, seeds_for_equivalence
 from posfuse.statistics.contrasts import ANSWERS, UNDECIDED, differences
 from posfuse.statistics.paired import decision_power, seeds_needed, spread_limit, t_interval
-from posfuse.statistics.sequential import Decision, judge_family
+from posfuse.statistics.sequential import Decision, Looks, decide, judge_family
 from posfuse.study.repeats import by_unit, units_of
 from posfuse.study.scores import Results, outcomes, resolution
 from posfuse.study.spec import Hypothesis, Study
@@ -28,13 +29,23 @@ class AllSeeds:
 
 
 @dataclass(frozen=True)
+class Solved:
+    """What the share of solved runs does not say, over the seeds of a decision."""
+
+    arm: int  # how many runs of `arm` are solved
+    than: int
+    both: AllSeeds  # the difference of results, over the seeds that both solve
+
+
+@dataclass(frozen=True)
 class Verdict:
     hypothesis: Hypothesis
     decision: Decision | None  # None before the first look
     verdict: str  # supported, refuted, equivalent or undecided
     seeds: tuple[float, float] | None = None  # `seeds_to_decide`, after the last look
-    all_seeds: AllSeeds | None = None  # if more seeds ran than at the look that decided
-    units: str = "seeds"  # or repeats; the units of the decision
+    all_seeds: AllSeeds | None = None  # if more seeds ran than the look that decided has
+    units: str = "seeds"  # or repeats: what the decision counts
+    solved: Solved | None = None  # if the hypothesis is about solved runs
 
 
 @dataclass(frozen=True)
@@ -78,8 +89,9 @@ def progress(study: Study, results: Results) -> Progress:
             level = planned.alpha / len(study.families[h.family])
             more = seeds_to_decide(h, sample[: planned.seeds[-1]], level, steps[h.name])
         if decision and verdict != UNDECIDED:
-            every = over_all_seeds(sample, decision.n)
-        verdicts.append(Verdict(h, decision, verdict, more, every, study.units))
+            every = over_all_seeds(h, sample, decision.n)
+        solved = decision and solved_runs(study, h, results, decision.n)
+        verdicts.append(Verdict(h, decision, verdict, more, every, study.units, solved))
     next_look = min((made[h.family] for h in needed), default=None)
     arms = {arm for h in needed if made[h.family] == next_look for arm in h.weights}
     n = 0 if next_look is None else planned.seeds[next_look]
@@ -90,19 +102,42 @@ def samples_of(study: Study, results: Results) -> dict[str, list[float]]:
     """The paired differences of each hypothesis, in the order of `units_of`, up to the first unit
     that an arm lacks."""
     by_outcome = {
-        h.outcome: by_unit(study, outcomes(results, study.measured, h.outcome))
+        (h.outcome, h.solved): by_unit(
+            study, outcomes(results, study.measured, h.outcome, h.solved)
+        )
         for h in study.hypotheses
     }
     units = units_of(study)
-    return {h.name: deltas(h, by_outcome[h.outcome], units) for h in study.hypotheses}
+    return {h.name: deltas(h, by_outcome[h.outcome, h.solved], units) for h in study.hypotheses}
 
 
-def over_all_seeds(sample: Sequence[float], decided: int) -> AllSeeds | None:
-    """The difference over all seeds; None if the look that decided, with `decided` seeds, had all
-    of them."""
+def over_all_seeds(h: Hypothesis, sample: Sequence[float], decided: int) -> AllSeeds | None:
+    """None if the look that decided, with `decided` seeds, had the whole sample."""
     if len(sample) <= decided:
         return None
-    return AllSeeds(len(sample), float(np.mean(sample)), *t_interval(sample))
+    interval = t_interval if h.solved is None else shares.difference_interval
+    return AllSeeds(len(sample), float(np.mean(sample)), *interval(sample))
+
+
+def solved_runs(study: Study, h: Hypothesis, results: Results, n: int) -> Solved | None:
+    """The solved runs of the first n seeds; None if the hypothesis is about all runs."""
+    if h.solved is None:
+        return None
+    arms, seeds = list(h.weights), study.test_seeds[:n]
+    values, solved = (
+        pd.Series(outcomes(results, study.measured, h.outcome, own)).unstack(0).loc[seeds, arms]
+        for own in (None, h.solved)
+    )
+    both = differences(h.weights, values[(solved > 0).all(axis=1)]).to_numpy()
+    mean = float(both.mean()) if len(both) else np.nan
+    return Solved(*map(int, (solved > 0).sum()), AllSeeds(len(both), mean, *t_interval(both)))
+
+
+def can_decide(h: Hypothesis, family: int, looks: Looks, look: int) -> bool:
+    """Whether a hypothesis about solved runs, in a family of this size, is decided at a look by the
+    clearest runs: all that one arm alone solves, or, where equivalence is expected, no such run."""
+    clearest = np.full(looks.seeds[look], 0.0 if h.expects == "equivalent" else 100.0)
+    return decide(clearest, h.margins, looks, look, (family, family)).result != UNDECIDED
 
 
 def seeds_to_decide(
@@ -111,10 +146,16 @@ def seeds_to_decide(
     """The fewest seeds of a new study with one look that decides with a chance of 80 %: if the true
     difference is the mean of the sample, and equivalence if it is 0.
 
-    Both are planned for the upper limit of the spread. `level` is the strictest of Holm's levels,
-    and `resolution` is as in paired.py. Infinite if no number of seeds is enough; NaN without a
-    spread.
+    Both are planned for the upper limit of the spread, or for the observed pairs of solved runs.
+    `level` is the strictest of Holm's, `resolution` that of paired.py. Infinite if no number of
+    seeds suffices; NaN without a spread.
     """
+    if h.solved is not None:
+        gained, lost = (float(np.mean(np.sign(sample) == sign)) for sign in (1, -1))
+        either = (gained + lost) / 2
+        tests = h.margins.equivalence, h.margins.beyond, level
+        measured = shares.seeds_to_decide(gained, lost, *tests)
+        return measured, shares.seeds_to_decide(either, either, *tests)
     std, mean = spread_limit(sample, resolution), float(np.mean(sample))
     if not std > 0:
         return np.nan, np.nan

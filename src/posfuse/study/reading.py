@@ -16,6 +16,9 @@ from posfuse.limits import check_name
 from posfuse.runs.identity import is_neutral
 from posfuse.runs.schemas import Problems, read_as, refuse
 from posfuse.runs.seeds import MOST, seeds_of
+from posfuse.statistics.paired import seeds_needed
+from posfuse.statistics.sequential import Looks
+from posfuse.study.looks import can_decide
 from posfuse.study.repeats import FAR
 from posfuse.study.spec import (
     BEYOND,
@@ -101,6 +104,7 @@ def _check(study: Study, problems: Problems) -> None:
     if math.isnan(study.assumed.spread):
         problems.append("assumed: missing; add {difference: 2, spread: 4}, to plan for")
     if not problems:
+        problems.check(_check_solved, study)
         used = {arm for h in study.hypotheses for arm in h.weights}
         unused = [arm for arm in study.arms if arm not in used]
         problems += [f"arms.{a}: no hypothesis names it; remove it, or add one" for a in unused]
@@ -270,3 +274,36 @@ def _check_hypothesis(place: str, h: Hypothesis, study: Study) -> None:
         raise InputError(f"{place}: {unused[0]} cancels out of the difference; name another arm")
     if h.outcome not in (study.metric, BEYOND):
         raise InputError(f"{place}.outcome: {h.outcome!r}; use {study.metric} or {BEYOND}")
+
+
+def _check_solved(study: Study) -> None:
+    """What the tests of solved runs cannot answer."""
+    asked = {f"hypotheses[{i}]": h for i, h in enumerate(study.hypotheses) if h.solved is not None}
+    if not asked:
+        return
+    if not study.measured.is_share:
+        raise InputError(f"solved: {study.metric} is not in percent; remove solved")
+    if study.repeats > 1:
+        raise InputError(
+            "solved: compares seeds, and tuning.repeats repeats; remove one of the two"
+        )
+    d, spread, looks = study.assumed.difference, study.assumed.spread, study.looks
+    if not (0 < d * (100 - d) <= spread**2 <= 100**2 - d**2):
+        raise InputError(
+            f"assumed: no differences of 100, 0 and -100 points have the mean {d:g} and the spread "
+            f"{spread:g}; see docs/studies.md, or give {{difference: 40, spread: 60}}"
+        )
+    for place, h in asked.items():
+        if len(h.weights) > 2:
+            raise InputError(
+                f"{place}: compares {len(h.weights)} arms, and the exact test of solved runs two; "
+                "give solved to the hypotheses of two arms alone"
+            )
+        family, alpha = len(study.families[h.family]), looks.alpha
+        if not any(can_decide(h, family, looks, look) for look in range(len(looks.seeds))):
+            least = seeds_needed(lambda n: can_decide(h, family, Looks((n,), alpha), 0))  # noqa: B023
+            raise InputError(
+                f"{place}: {looks.seeds[-1]} seeds cannot decide it by solved runs with "
+                f"alpha={alpha:g}, {family} in its family and margin={h.margin:g}; one look needs "
+                f"{least:.0f} or more"
+            )

@@ -17,7 +17,7 @@ from posfuse.report.table import Table
 from posfuse.runs.identity import flatten
 from posfuse.runs.records import Record
 from posfuse.statistics.cautions import Cautions
-from posfuse.study import caveats, figure, tables, tables_of_tuning
+from posfuse.study import caveats, figure, tables, tables_of_solved, tables_of_tuning
 from posfuse.study.looks import Progress, samples_of
 from posfuse.study.plan import PLAN, Plan, provenance
 from posfuse.study.repeats import units_of
@@ -85,6 +85,7 @@ def sections_of(plan: Plan, state: Progress, results: Results, runs: pd.DataFram
         lengths = [Section(RESULTS, drawings=[drawing], tables=[table])]
     return [
         _hypotheses(study, state, results, leans),
+        *_alone(tables_of_solved.solved_table(study, state)),
         cautions_section(leans, "hypotheses", RESULTS),
         Section(RESULTS, drawings=drawn, tables=[tables.arms_table(plan, results)]),
         *_alone(tables_of_tuning.tuning_table(plan, results)),

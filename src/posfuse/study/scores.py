@@ -13,10 +13,11 @@ Results = Mapping[tuple[str, int], Record | None]  # by (arm, seed); None for a 
 
 
 def outcomes(
-    results: Results, metric: Metric = ACCURACY, outcome: str = ""
+    results: Results, metric: Metric = ACCURACY, outcome: str = "", solved: float | None = None
 ) -> dict[tuple[str, int], float]:
     """The metric on the test split by (arm, seed), or with outcome=beyond its mean beyond the
-    trained length. A run that diverged has the result of guessing.
+    trained length; the result of guessing for a run that diverged. With `solved` it is 100 for a
+    run that has at least this result, and 0 for the others.
 
     Runs without a test beyond their trained length have no such mean, and are left out.
     """
@@ -25,7 +26,10 @@ def outcomes(
         key: of_arm[key[0]] if record is None else _value(record, metric, outcome)
         for key, record in results.items()
     }
-    return {key: value for key, value in values.items() if not np.isnan(value)}
+    values = {key: value for key, value in values.items() if not np.isnan(value)}
+    if solved is None:
+        return values
+    return {key: 100.0 * (round(value, 9) >= solved) for key, value in values.items()}
 
 
 def _value(record: Record, metric: Metric, outcome: str) -> float:

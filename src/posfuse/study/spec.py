@@ -97,6 +97,7 @@ class Hypothesis(Strict):
     margin: Annotated[float, about("largest difference that does not matter", gt=0, le=100)] = 1.0
     family: Annotated[str, about("hypotheses that share alpha")] = "primary"
     outcome: Annotated[str, about("the metric; or beyond: beyond the trained length")] = ""
+    solved: Annotated[float | None, about("in place of the study's", gt=0, le=100)] = None
 
     @property
     def sides(self) -> list[list[str]]:
@@ -122,7 +123,8 @@ class Hypothesis(Strict):
 
     @property
     def where(self) -> str:
-        return " beyond the trained length" if self.outcome == BEYOND else ""
+        of_runs = "" if self.solved is None else " in the share of solved runs"
+        return of_runs + " beyond the trained length" * (self.outcome == BEYOND)
 
     @property
     def difference(self) -> str:
@@ -131,8 +133,9 @@ class Hypothesis(Strict):
 
     @property
     def margins(self) -> Margins:
-        """The limits of the decision. Only a difference beyond the margin refutes equivalence."""
-        return Margins(self.margin, self.margin if self.expects == "equivalent" else 0.0)
+        """Equivalence is refuted only by a difference beyond the margin."""
+        beyond = self.margin if self.expects == "equivalent" else 0.0
+        return Margins(self.margin, beyond, of_shares=self.solved is not None)
 
 
 @dataclass
@@ -155,6 +158,7 @@ class Assumed(Strict):
 class Study(Strict):
     question: str
     metric: Annotated[str, one_of(METRICS)] = "accuracy"
+    solved: Annotated[float | None, about("from here on a run is solved", gt=0, le=100)] = None
     base: Annotated[str, about("a file of conf/ that all runs start from")] = ""
     searchpath: Annotated[list[str], about("folders with config files of your own")] = field(
         default_factory=list
@@ -179,7 +183,8 @@ class Study(Strict):
             )  # fmt: skip
         for h in self.hypotheses:
             h.outcome = h.outcome or self.metric
-        self.tried: Trials = {}  # known trials with tuning.method=tpe
+            h.solved = self.solved if h.solved is None else h.solved
+        self.tried: Trials = {}  # of tuning.method=tpe, once they are known
 
     @property
     def repeats(self) -> int:

@@ -11,6 +11,7 @@ from posfuse.report.sections.section import Answer
 from posfuse.report.table import Column, Table, interval, p_value, table_of
 from posfuse.statistics import paired as st
 from posfuse.statistics.contrasts import EQUIVALENT, REFUTED, SUPPORTED, UNDECIDED
+from posfuse.study import tables_of_solved
 from posfuse.study.looks import Progress, Verdict
 from posfuse.study.plan import Plan
 from posfuse.study.scores import Results, best_was_last, by_length, outcomes
@@ -50,7 +51,8 @@ def numbers(v: Verdict, metric: Metric) -> str:
     )  # fmt: skip
     # For a refuted hypothesis: the side that is behind, and by how much.
     shown = size.relation if is_refuted else size.difference
-    return f"{shown}{small}, {d.n} {v.units}.{equal}{every}{more.rstrip()}"
+    solved = f" {tables_of_solved.sentence(v.solved, metric)}" if v.solved else ""
+    return f"{shown}{small}, {d.n} {v.units}.{equal}{solved}{every}{more.rstrip()}"
 
 
 def _all_seeds(v: Verdict, metric: Metric, sign: int) -> str:
@@ -96,12 +98,14 @@ def legend(study: Study) -> str:
     over = "mean over seeds, paired by seed"
     if study.repeats > 1:
         over = "mean over repeats of tuning, of the means over each repeat's seeds"
+    of_solved = tables_of_solved.legend(study)
+    normal = " and about normal" * any(h.solved is None for h in study.hypotheses)
     return (
         f"{_differences(study.measured)}, {over}. In brackets: its "
         "interval at the level of the test. The result is tested after "
         f"{seen}. For these settings, the chance of any false difference in a family of hypotheses "
         f"is at most {100 * study.testing.alpha:g} %, and so is that of any false equivalence, if "
-        f"differences over {study.units} are independent and about normal."
+        f"differences over {study.units} are independent{normal}.{of_solved}"
     )
 
 
@@ -164,7 +168,8 @@ def verdict_table(study: Study, state: Progress) -> Table:
         "within the family, for differences and for equivalences alike). "
         "Equivalence uses the level of a one-sided test. The interval belongs to the test that "
         "decided, otherwise to the test of a difference. For one hypothesis it holds at all looks "
-        f"together; several hypotheses together need wider ones.{caption * has_more}",
+        f"together; several hypotheses together need wider ones.{caption * has_more}"
+        f"{tables_of_solved.legend(study)}",
     )  # fmt: skip
 
 

@@ -1,0 +1,67 @@
+"""The shares of solved runs, and what the runs that both arms solve show."""
+
+from functools import partial
+
+import pandas as pd
+
+from posfuse.evidence.metric import Metric
+from posfuse.report.table import Table, count, interval, signed, table_of
+from posfuse.study.looks import Progress, Solved
+from posfuse.study.spec import Study
+
+
+def legend(study: Study) -> str:
+    """From where on a run is solved, after a space; empty if all hypotheses are about all runs."""
+    levels = dict.fromkeys(f"{h.solved:g}" for h in study.hypotheses if h.solved is not None)
+    if not levels:
+        return ""
+    return (
+        f" A run is solved if its test {study.measured.title} is at least {' or '.join(levels)} %. "
+        "A difference in the share of solved runs has exact tests, which assume independent seeds "
+        "alone."
+    )
+
+
+def sentence(solved: Solved, metric: Metric) -> str:
+    """How many runs are solved, and the difference of results where both are."""
+    counts, both = f"Solved: {solved.arm} and {solved.than} runs.", solved.both
+    if not both.n:
+        return counts
+    ends = interval(both.low, both.high, metric.digits - 1)
+    size = f"{both.mean:+.{metric.digits - 1}f}" + f" (95 % interval {ends})" * bool(ends)
+    return f"{counts} {metric.heading} where both are solved: {size}, {both.n} seeds, exploratory."
+
+
+def solved_table(study: Study, state: Progress) -> Table | None:
+    """One row per hypothesis about solved runs that was looked at; None without such a row."""
+    metric = study.measured
+    rows = [
+        {
+            "hypothesis": v.hypothesis.name, "from": v.hypothesis.solved, "n": v.decision.n,
+            "arm": v.solved.arm, "than": v.solved.than,
+            **{f"both_{name}": value for name, value in vars(v.solved.both).items()},
+        }
+        for v in state.verdicts
+        if v.solved and v.decision
+    ]  # fmt: skip
+    if not rows:
+        return None
+    return table_of(
+        pd.DataFrame(rows),
+        [
+            ("solved from", "{:g} %".format, "from"),
+            ("seeds", count, "n"),
+            ("arm", count, "arm"),
+            ("than", count, "than"),
+            ("both", count, "both_n"),
+            (metric.unit, partial(signed, digits=metric.digits), "both_mean"),
+            ("95 % t", partial(interval, digits=metric.digits), "both_low", "both_high"),
+        ],
+        keys=["hypothesis"],
+        name="solved",
+        title="Solved runs",
+        caption="How many runs of either arm of a hypothesis are solved, and how many seeds both "
+        f"solve. {metric.unit}: over these seeds, the mean paired difference of test "
+        f"{metric.title} with its t interval. It is exploratory: the arms may solve different "
+        "seeds, and no error rate includes it.",
+    )

@@ -1,0 +1,308 @@
+"""Hypotheses about the share of solved runs: exact tests, their interval, plans and pages."""
+
+import io
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from rich.console import Console
+from scipy import stats
+from statsmodels.stats.contingency_tables import mcnemar
+from statsmodels.stats.proportion import proportion_confint
+
+from posfuse.errors import InputError
+from posfuse.evidence.metric import ACCURACY
+from posfuse.statistics import cautions as st
+from posfuse.statistics import shares
+from posfuse.statistics.sequential import Looks, Margins, chances, decide, levels
+from posfuse.study import caveats, command, figure, forecast, looks, results_page, tables
+from posfuse.study import tables_of_solved as of_solved
+from posfuse.study.plan import Choice, Plan
+from posfuse.study.reading import read_study
+from posfuse.study.scores import outcomes
+from posfuse.study.spec import Assumed, Evaluation, Hypothesis, Study
+
+OF_SHARES = Margins(30.0, of_shares=True)
+
+
+def records(**accuracy):
+    """Records by (arm, seed), from accuracies in percent; None is a run that diverged."""
+    record = {"label_names": list("abcde"), "best_epoch": 1, "epochs": 2}
+    return {
+        (arm, seed): value and record | {"test": {"accuracy": value / 100}}
+        for arm, values in accuracy.items()
+        for seed, value in enumerate(values)
+    }
+
+
+def sample(gained, lost, n):
+    return np.repeat([100.0, -100.0, 0.0], [gained, lost, n - gained - lost])
+
+
+def test_a_difference_from_0_is_mcnemars_test():
+    for gained, lost in ((0, 0), (5, 0), (6, 0), (7, 1), (3, 9), (4, 4)):
+        d = sample(gained, lost, 16)
+        found = decide(d, OF_SHARES, Looks((16,)), 0)
+        table = [[2, gained], [lost, 16 - 2 - gained - lost]]
+        assert found.p_difference == pytest.approx(mcnemar(table, exact=True).pvalue)
+        one_sided = stats.binomtest(lost, gained + lost or 1, alternative="greater").pvalue
+        assert shares.p_below(d) == pytest.approx(one_sided)
+    assert decide(sample(6, 0, 6), OF_SHARES, Looks((6,)), 0).p_difference == 2 * 0.5**6
+    assert decide(sample(5, 0, 16), OF_SHARES, Looks((16,)), 0).result == "undecided"  # p = 0.0625
+    assert decide(sample(6, 0, 16), OF_SHARES, Looks((16,)), 0).result == "ahead"
+    assert decide(sample(0, 6, 16), OF_SHARES, Looks((16,)), 0).result == "behind"
+
+
+def test_the_limits_are_those_of_both_kinds_of_pairs():
+    """By hand if a kind has no pair: 1 - (level / 2)^(1 / n); otherwise statsmodels' limits."""
+    end = 0.025 ** (1 / 24)
+    assert shares.lower_limit(0, 0, 24, 0.05) == pytest.approx(100 * (end - 1))  # -14.3
+    assert shares.lower_limit(24, 0, 24, 0.05) == pytest.approx(100 * (2 * end - 1))
+    assert shares.lower_limit(0, 24, 24, 0.05) == -100
+    for gained, lost, n in ((8, 3, 24), (1, 0, 9), (2, 2, 16)):
+        least = proportion_confint(gained, n, 0.05, method="beta")[0]
+        most = proportion_confint(lost, n, 0.05, method="beta")[1]
+        assert shares.lower_limit(gained, lost, n, 0.05) == pytest.approx(100 * (least - most))
+
+
+def test_p_is_the_level_at_which_the_limit_is_the_threshold():
+    d = sample(8, 3, 24)
+    for threshold in (-40.0, -5.0, 3.0, 10.0):
+        p = shares.p_above(d, threshold)
+        assert shares.lower_limit(8, 3, 24, p) == pytest.approx(threshold, abs=1e-6)
+    assert shares.p_above(d, 60.0) == 1.0
+    assert shares.p_above(d, -100.0) < 1e-9
+    assert shares.p_below(-d, 5.0) == shares.p_above(d, -5.0)
+
+
+def test_equivalence_is_an_interval_within_the_margin():
+    found = decide(sample(0, 0, 24), Margins(14.5, of_shares=True), Looks((24,)), 0)
+    assert (found.result, found.mean) == ("equivalent", 0)
+    assert (found.low, found.high) == pytest.approx((-14.25, 14.25), abs=0.01)
+    assert found.p_equivalence == pytest.approx(2 * (1 - 0.145) ** 24)
+    tight = decide(sample(0, 0, 24), Margins(14.0, of_shares=True), Looks((24,)), 0)
+    assert tight.result == "undecided"
+    beyond = Margins(20.0, 20.0, of_shares=True)  # of a hypothesis that expects equivalence
+    assert decide(sample(20, 0, 24), beyond, Looks((24,)), 0).result == "ahead"
+    assert decide(sample(7, 0, 24), beyond, Looks((24,)), 0).result == "undecided"
+
+
+def trinomial(n, gained, lost):
+    """All numbers of gained and lost pairs, and their chances."""
+    pairs = np.array([(a, b) for a in range(n + 1) for b in range(n + 1 - a)])
+    counts = np.column_stack([pairs, n - pairs.sum(1)])
+    return *pairs.T, stats.multinomial.pmf(counts, n, [gained, lost, max(1 - gained - lost, 0)])
+
+
+@pytest.mark.parametrize("n", [6, 16])
+def test_the_interval_covers_the_difference_exactly_as_often_as_it_says(n):
+    """No simulation: the chances of all outcomes, over a grid of shares."""
+    gained, lost, _ = trinomial(n, 0.1, 0.1)
+    samples = [sample(a, b, n) for a, b in zip(gained, lost, strict=True)]
+    ends = np.array([shares.difference_interval(d) for d in samples])
+    signs = np.array([shares.p_above(d) <= 0.025 for d in samples])
+    assert ((ends[:, 0] >= 0) == signs).all()  # the interval never contradicts the test
+    for p, q in product(np.linspace(0, 1, 21), repeat=2):
+        if p + q > 1:
+            continue
+        chance, d = trinomial(n, p, q)[2], 100 * (p - q)
+        assert chance[(ends[:, 0] > d + 1e-9)].sum() <= 0.025
+        assert chance[(ends[:, 1] < d - 1e-9)].sum() <= 0.025
+
+
+@pytest.mark.parametrize("seeds", [(8, 16, 24), (5, 10, 20)])
+@pytest.mark.parametrize("either", [0.3, 0.8, 1.0])
+def test_looks_keep_alpha_exactly(seeds, either):
+    """The chance that equal shares differ at any look, from the chances of all paths."""
+    paths, crossed, before = {(0, 0): 1.0}, 0.0, 0
+    for n, level in zip(seeds, levels(seeds, 0.025), strict=True):
+        steps = list(zip(*trinomial(n - before, either / 2, either / 2), strict=True))
+        after = {}
+        for ((x, y), chance), (a, b, step) in product(paths.items(), steps):
+            after[x + a, y + b] = after.get((x + a, y + b), 0.0) + chance * step
+        shown = {(a, b): stats.binom.sf(max(a, b) - 1, a + b, 0.5) <= level for a, b in after}
+        crossed += sum(chance for pair, chance in after.items() if shown[pair])
+        paths = {pair: chance for pair, chance in after.items() if not shown[pair]}
+        before = n
+    assert crossed <= 0.05
+
+
+def test_the_chances_of_a_plan_are_those_of_its_pairs():
+    """By hand: a mean of 40 and a spread of 60 are 46 % gained and 6 % lost pairs."""
+    assert shares.of_pairs(40, 60) == pytest.approx((0.46, 0.06))
+    rows = chances(40, 60, OF_SHARES, Looks((16,)), simulated=20_000)
+    a, b, chance = trinomial(16, 0.46, 0.06)
+    ahead = chance[stats.binom.sf(a - 1, a + b, 0.5) <= 0.025].sum()
+    assert rows[-1]["ahead"] == pytest.approx(ahead, abs=0.015)
+    assert shares.seeds_to_decide(0.46, 0.06, 1.0, 0.0, 0.05) in range(22, 27)
+
+
+def study(*names, **changes):
+    hypotheses = [
+        Hypothesis(name, "Concatenation is better.", "concat", "add", expects="greater", margin=30)
+        for name in names or ["gain"]
+    ]
+    settings = {"testing": Evaluation(seeds="0-15", looks=[8, 16]), "solved": 90.0} | changes
+    return Study(
+        "q", arms={"add": {"fusion": "add"}, "concat": {"fusion": "concat"}},
+        hypotheses=hypotheses, assumed=Assumed(40, 60), **settings,
+    )  # fmt: skip
+
+
+# Both arms solve the first 4 seeds, concat alone the next 11, and neither the last.
+ADD = [95.0, 96, 97, 98, *[30.0] * 12]
+CONCAT = [96.0, 98, 97, 99, *[90.0] * 10, 99, None]
+
+
+def test_a_run_is_solved_from_the_threshold_on():
+    accuracy = {"concat": [89.99, 90.0, 29.0, None]}
+    assert list(outcomes(records(**accuracy), solved=90.0).values()) == [0, 100, 0, 0]
+    third = outcomes(records(concat=[100 * 0.29]), solved=29.0)  # 28.999999999999996
+    assert list(third.values()) == [100]
+
+
+def test_a_study_judges_the_share_and_shows_the_accuracy_of_solved_runs():
+    own = study()
+    (v,) = looks.progress(own, records(add=ADD, concat=CONCAT)).verdicts
+    assert (v.verdict, v.decision.n, v.decision.mean) == ("supported", 16, 68.75)
+    assert v.decision.p_difference == 2 * 0.5**11
+    assert (v.solved.arm, v.solved.than, v.solved.both.n) == (15, 4, 4)
+    deltas = [1, 2, 0, 1]
+    interval = stats.t.interval(0.95, 3, 1.0, stats.sem(deltas))
+    assert (v.solved.both.low, v.solved.both.high) == pytest.approx(interval)
+    text = tables.numbers(v, ACCURACY)
+    assert text.startswith("concat - add in the share of solved runs: +68.8 points (+")
+    assert text.endswith(
+        "16 seeds. Solved: 15 and 4 runs. Accuracy where both are solved: +1.0 (95 % interval -0.3 "
+        "to +2.3), 4 seeds, exploratory."
+    )
+    state = looks.progress(own, records(add=ADD, concat=CONCAT))
+    table = of_solved.solved_table(own, state)
+    assert table.rows == [["gain", "90 %", "16", "15", "4", "4", "+1.00", "-0.30 to +2.30"]]
+    assert "A run is solved if its test accuracy is at least 90 %" in tables.legend(own)
+    assert "about normal" not in tables.legend(own)
+    assert of_solved.solved_table(study(solved=None), state) is not None
+    plain = looks.progress(study(solved=None), records(add=ADD, concat=CONCAT))
+    assert plain.verdicts[0].solved is None
+    assert of_solved.solved_table(own, plain) is None
+
+
+def test_no_seed_that_both_solve_has_no_accuracy():
+    (v,) = looks.progress(study(), records(add=[30.0] * 16, concat=[95.0] * 16)).verdicts
+    assert np.isnan(v.solved.both.mean)
+    assert tables.numbers(v, ACCURACY).endswith("Solved: 16 and 0 runs.")
+
+
+def test_a_hypothesis_alone_may_be_about_solved_runs():
+    own = study("mean", "share", solved=None)
+    own.hypotheses[1].solved = 95.0
+    mean, share = looks.progress(own, records(add=ADD, concat=CONCAT)).verdicts
+    assert mean.decision.mean == pytest.approx(np.mean(np.subtract([*CONCAT[:-1], 20], ADD)))
+    assert share.decision.mean == 6.25
+    assert "about normal" in tables.legend(own)
+    both = study("mean", "share")
+    both.hypotheses[1].solved = 95.0
+    assert [h.solved for h in replace(both).hypotheses] == [90, 95]  # the study's is the default
+
+
+def test_what_a_steady_arm_hides_is_in_the_accuracy_of_solved_runs():
+    """An arm that fails in 1 of 16 runs and is better otherwise: its share says nothing."""
+    wave = 0.01 * np.arange(16)
+    (v,) = looks.progress(
+        study(), records(add=97.5 + wave, concat=[30.0, *(99.8 - wave[1:])])
+    ).verdicts
+    assert (v.verdict, v.decision.mean) == ("undecided", -6.25)
+    assert v.solved.both.low > 2
+
+
+def test_an_undecided_share_says_how_many_seeds_would_settle_it():
+    """By hand: a quarter of the pairs is gained, and fewer than 6 gained pairs decide nothing."""
+    own, results = study(), records(add=[30.0] * 16, concat=[95.0] * 4 + [30.0] * 12)
+    own.hypotheses[0].margin = 1.0
+    (v,) = looks.progress(own, results).verdicts
+    assert v.verdict == "undecided"
+    as_measured, at_zero = v.seeds
+    assert stats.binom.cdf(5, int(as_measured), 0.25) == pytest.approx(0.2, abs=0.04)
+    assert 1_000 < at_zero < np.inf
+
+
+@pytest.mark.parametrize(("solved", "by_mean"), [(90.0, False), (None, True)])
+def test_two_groups_matter_to_the_mean_alone_and_the_terminal_names_the_key(solved, by_mean):
+    own, results = study(solved=solved), records(add=ADD, concat=CONCAT)
+    plan = Plan(own, {arm: Choice({}) for arm in own.arms}, {}, "d")
+    state = looks.progress(own, results)
+    leans = caveats.of_verdicts(plan, state, results)
+    assert (st.GROUPS in leans["gain"]) == by_mean
+    console = Console(file=io.StringIO(), width=200)
+    command._show(plan, state, results, console)
+    assert ("a study with `solved: 90` compares" in console.file.getvalue()) == by_mean
+    runs = pd.DataFrame(columns=["stage", "arm", "norm_ratio", "diverged"])
+    sections = results_page.sections_of(plan, state, results, runs)
+    assert ("solved" in [table.name for own in sections for table in own.tables]) != by_mean
+    drawn = figure.hypotheses(state.verdicts, {"gain": dict.fromkeys(range(16), 0.0)})
+    assert drawn.axes
+
+
+def test_a_plan_names_the_looks_that_can_decide_nothing():
+    own = study(testing=Evaluation(seeds="0-15", looks=[4, 8, 16]))
+    drawn = {arm: {"data.split_seed": "seed", "data.limit": 10} for arm in own.arms}
+    assert f"caution: {caveats.IDLE} (looks at 4, 8)" in caveats.of_plan(own, drawn)
+    lines = forecast.forecast(own, None)
+    assert any("true difference 40: supported in" in line for line in lines)
+
+
+def written(path, **changes):
+    content = {
+        "question": "q", "solved": 90,
+        "arms": {arm: {"fusion": arm} for arm in ("add", "concat", "mul")},
+        "testing": {"seeds": "0-15", "looks": [16]},
+        "hypotheses": [
+            {"name": f"h{i}", "text": "t", "arm": arm, "than": "add", "expects": "greater"}
+            for i, arm in enumerate(("concat", "mul"))
+        ],
+        "assumed": {"difference": 40, "spread": 60},
+    }  # fmt: skip
+    for key, value in changes.items():
+        *parents, last = key.split("__")
+        node = content
+        for parent in parents:
+            node = node[int(parent) if parent.isdecimal() else parent]
+        node[last] = value
+    path.write_text(yaml.safe_dump(content))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"solved": 0}, "solved: Input should be greater than 0 (got 0)"),
+        ({"hypotheses__0__solved": 101}, "hypotheses[0].solved: Input should be less than"),
+        ({"metric": "bits_per_byte"}, "solved: bits_per_byte is not in percent; remove solved"),
+        ({"hypotheses__1__than": ["add", "concat"]}, "hypotheses[1]: compares 3 arms, and the"),
+        ({"testing__looks": [6]}, "hypotheses[0]: 6 seeds cannot decide it by solved runs with "
+         "alpha=0.05, 2 in its family and margin=1; one look needs 7 or more"),
+        ({"hypotheses__1__expects": "equivalent", "hypotheses__1__margin": 10},
+         "hypotheses[1]: 16 seeds cannot decide it by solved runs with alpha=0.05, 2 in its family "
+         "and margin=10; one look needs 42 or more"),
+        ({"assumed": {"difference": 2, "spread": 4}}, "assumed: no differences of 100, 0 and -100"),
+        ({"tuning": {"random": {"optim.lr": {"least": 0.1, "most": 1}}, "trials": 4,
+                     "seeds": "100-101", "repeats": 2}, "testing__looks": [2],
+          "assumed__between": 1}, "solved: compares seeds, and tuning.repeats repeats; remove one"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_decided_is_refused_in_one_line(changes, message, tmp_path):
+    with pytest.raises(InputError) as error:
+        read_study(written(tmp_path / "mine.yaml", **changes))
+    (line,) = str(error.value).splitlines()
+    assert line.startswith(f"{tmp_path / 'mine.yaml'}: {message}")
+
+
+def test_the_fewest_seeds_are_enough(tmp_path):
+    _, own = read_study(written(tmp_path / "mine.yaml", testing__looks=[7]))
+    assert [h.solved for h in own.hypotheses] == [90, 90]
+    changes = {"hypotheses__1__expects": "equivalent", "hypotheses__1__margin": 10}
+    testing = {"seeds": "0-41", "looks": [42]}
+    assert read_study(written(tmp_path / "mine.yaml", testing=testing, **changes))
