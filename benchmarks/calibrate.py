@@ -2,10 +2,12 @@
 
 `make calibrate` runs it and writes the tables into docs/error_rates.md. Each rate has its 95 %
 Clopper-Pearson interval. Each simulation has its own seed, so a second run gives the same figures.
+With --only TEXT it makes the tables whose titles contain TEXT, and leaves the others as they are.
 """
 
 import argparse
 import platform
+import re
 from collections.abc import Callable
 from datetime import date
 from functools import partial
@@ -18,6 +20,7 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from scipy import stats
 
+import solving
 import violations
 from posfuse.statistics import over_documents as over
 from posfuse.statistics import paired as st
@@ -365,28 +368,57 @@ def simulations(n_sweeps: int) -> dict[str, list[Callable[..., dict[str, Any]]]]
             partial(violations.tuned_repeatedly, study, repeats, 12, 10 * n_sweeps)
             for study in violations.TUNINGS for repeats in (3, 5, 8)
         ],
+        "Runs that solve a task: a false difference in a family of 6": [
+            partial(solving.false_results, shape, share, 0.0, n_sweeps)
+            for shape in solving.SHAPES for share in solving.SHARES
+        ],
+        "Runs that solve a task: a false equivalence in a family of 6": [
+            partial(solving.false_results, shape, share, 20.0, n_sweeps)
+            for shape in solving.SHAPES for share in solving.SHARES
+        ],
+        "Runs that solve a task: a difference found by one test": [
+            partial(solving.found, case, n, 2 * n_sweeps)
+            for case in solving.CASES for n in (8, 16, 24)
+        ],
     }  # fmt: skip
+
+
+def replaced(page: str, made: str, tables: dict[str, str], order: list[str], only: str) -> str:
+    """The page with new tables by title, in this order. With `only` its other tables stay."""
+    before, rest = page.split(BEGIN)
+    old, after = rest.split(END)
+    if only:
+        parts = (f"{part.strip()}\n" for part in re.split(r"(?m)^(?=\*\*)", old))
+        lines = [line for line in next(parts).splitlines() if f"'{only}'" not in line]
+        made = "\n".join([*lines, f"With `--only '{only}'`: {date.today()}.", ""])
+        tables = {part.split("**")[1]: part for part in parts} | tables
+    text = "\n".join([made, *(tables[title] for title in order if title in tables)])
+    return f"{before}{BEGIN}\n{text}{END}{after}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", type=Path, help="the document to write the tables into")
     parser.add_argument("--sweeps", type=int, default=1_000, help="simulated sweeps per row")
+    parser.add_argument("--only", default="", help="a part of the titles of the tables to make")
     arguments = parser.parse_args()
     tasks = simulations(arguments.sweeps)
-    every = enumerate(task for group in tasks.values() for task in group)
-    rows = iter(Parallel(n_jobs=-1)(delayed(task)(seed=seed) for seed, task in every))
-    tables = (markdown(title, [next(rows) for _ in group]) for title, group in tasks.items())
+    rows = enumerate((title, task) for title, group in tasks.items() for task in group)
+    wanted = [(title, task, seed) for seed, (title, task) in rows if arguments.only in title]
+    found = Parallel(n_jobs=-1)(delayed(task)(seed=seed) for _, task, seed in wanted)
+    by_title: dict[str, list[dict[str, Any]]] = {title: [] for title, *_ in wanted}
+    for (title, *_), row in zip(wanted, found, strict=True):
+        by_title[title].append(row)
+    tables = {title: markdown(title, own) for title, own in by_title.items()}
     made = (
         f"`make calibrate` ({arguments.sweeps:,} simulated sweeps a row), {date.today()}, "
         f"{platform.machine()}, about an hour on two cores.\n"
     )
-    text = "\n".join([made, *tables])
-    print(text)
+    print("\n".join([made, *tables.values()]))
     if arguments.write:
-        before, rest = arguments.write.read_text(encoding="utf-8").split(BEGIN)
-        after = rest.split(END)[1]
-        arguments.write.write_text(f"{before}{BEGIN}\n{text}{END}{after}", encoding="utf-8")
+        page = arguments.write.read_text(encoding="utf-8")
+        page = replaced(page, made, tables, list(tasks), arguments.only)
+        arguments.write.write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":

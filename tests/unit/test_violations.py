@@ -6,8 +6,10 @@ import pytest
 from scipy import stats
 
 import calibrate
+import solving
 import violations
 from posfuse.config import CONF_DIR
+from posfuse.statistics import paired, sequential
 
 PAGE = (CONF_DIR.parent / "docs" / "error_rates.md").read_text()
 
@@ -82,7 +84,51 @@ def test_the_tables_of_the_page_are_those_of_the_command():
     places = {title: sum(map(len, list(tasks.values())[:i])) for i, title in enumerate(tasks)}
     for title in tasks:
         assert PAGE.count(f"**{title}**") == 1
-        if title.startswith(("One arm fails", "Two identical")):
-            row = tasks[title][-1](seed=places[title] + len(tasks[title]) - 1)
+        if title.startswith(("One arm fails", "Two identical")) or title.endswith("by one test"):
+            last = 0 if title.endswith("by one test") else len(tasks[title]) - 1
+            row = tasks[title][last](seed=places[title] + last)
             table = PAGE.partition(f"**{title}**")[2].partition("**")[0]
             assert f"| {' | '.join(row.values())} |" in table
+
+
+def test_procedures_for_solved_runs_agree_with_other_implementations():
+    a, b = (solving.runs(np.random.default_rng(i), 0.6, (3, 8)) for i in (0, 1))
+    found = {name: test(a, b, 5.0) for name, test in solving.PROCEDURES.items()}
+    for i, d in enumerate(a - b):
+        for side, way in enumerate(("greater", "less")):
+            t = stats.ttest_1samp(d, 5.0, alternative=way)
+            assert found["t"][side][i] == pytest.approx(t.pvalue)
+        assert 2 * min(p[i] for p in found["sign flips"]) == pytest.approx(
+            paired.p_sign_flip(d - 5.0), abs=1e-9
+        )
+        both = (a[i] >= 90) & (b[i] >= 90)
+        if both.sum() > 1:
+            t = stats.ttest_1samp(d[both], 5.0, alternative="greater")
+            assert found["t where both solve"][0][i] == pytest.approx(t.pvalue)
+    d, looks = 100.0 * ((a >= 90) * 1 - (b >= 90)), sequential.Looks((8,))
+    for i, p in enumerate(2 * np.minimum(*solving.by_shares(a, b, 0.0))):
+        decision = sequential.decide(d[i], sequential.Margins(9.0, of_shares=True), looks, 0)
+        assert min(p, 1) == pytest.approx(decision.p_difference)
+    normal = np.random.default_rng(2).normal(size=(2, 1, 20))
+    welch = stats.ttest_ind(*normal[:, 0], equal_var=False, alternative="greater").pvalue
+    assert solving.by_permutation(*normal, 0.0)[0] == pytest.approx(welch, abs=0.05)
+
+
+def test_a_bet_multiplies_capital_by_hand():
+    """The first bet on d = 100 is 0.75 / m at m = 1/2: 1 + 1.5 (1 - 1/2); the second is larger than
+    0.75 / m too."""
+    above, below = solving.by_betting(np.full((1, 2), 100.0), np.zeros((1, 2)), 0.0)
+    assert above == pytest.approx(1 / 1.75**2)
+    assert below == 1
+
+
+def test_some_tables_are_replaced_and_the_others_stay():
+    page = (
+        f"a\n{calibrate.BEGIN}\nmade\n\n**one**\n\n| 1 |\n\n**two**\n\n| 2 |\n{calibrate.END}\nb\n"
+    )
+    new = {"two": "**two**\n\n| 3 |\n"}
+    once = calibrate.replaced(page, "new", new, ["one", "two"], "wo")
+    assert once.count("With `--only 'wo'`") == 1
+    assert once.replace("| 3 |", "| 2 |").split("**", 1)[1] == page.split("**", 1)[1]
+    assert calibrate.replaced(once, "new", new, ["one", "two"], "wo") == once
+    assert "one" not in calibrate.replaced(page, "new", new, ["one", "two"], "")
