@@ -1,7 +1,6 @@
 """Hydra's sweeper with checks of the sweep. Hydra finds plugins only in this package."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +50,8 @@ class PosfuseSweeper(BasicSweeper):
     ) -> None:
         super().__init__(max_batch_size, params)
         self.arms = arms or {}
+        self.seen: set[str] = set()
+        self.named: dict[str, str] = {}
 
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
@@ -79,28 +80,40 @@ class PosfuseSweeper(BasicSweeper):
         assert self.config is not None
         assert self.hydra_context is not None
         parser = OverridesParser.create(self.hydra_context.config_loader)
-        given = [*(f"{key}={value}" for key, value in self.params.items()), *arguments]
-        listed = [_with_values(override) for override in parser.parse_overrides(given)]
-        # multirun.yaml gets the names that match a glob, because posfuse status and the report read
-        # it without the config groups.
+        listed = [with_values(override) for override in self.given(arguments)]
+        # multirun.yaml gets the names that a glob stands for: posfuse status and the report read it
+        # without the config groups.
         self.params = {}
         with read_write(self.config.hydra):
             self.config.hydra.sweeper.params = None
             self.config.hydra.overrides.task = listed
-        # Before multirun.yaml is written, because a refused command must not replace the file of a
-        # good sweep.
-        self.seen: set[str] = set()
-        self.named: dict[str, str] = {}
-        folder = Path(self.config.hydra.sweep.dir)
-        self.add_names(names_in(folder))
         (jobs,) = self.split_arguments(parser.parse_overrides(listed), None)
+        self.check(jobs)
+        return self.watched(lambda: super(PosfuseSweeper, self).sweep(listed), len(jobs), "run")
+
+    def given(self, arguments: list[str]) -> list[Override]:
+        """The overrides of the sweep: those of its config file, then those of the command."""
+        assert self.hydra_context is not None
+        parser = OverridesParser.create(self.hydra_context.config_loader)
+        params = [f"{key}={value}" for key, value in self.params.items()]
+        return list(parser.parse_overrides([*params, *arguments]))
+
+    def check(self, jobs: list[list[str]]) -> None:
+        """Raise InputError for jobs that cannot run, before multirun.yaml is written: a refused
+        command must not replace that of a good sweep."""
+        assert self.config is not None
+        self.add_names(names_in(Path(self.config.hydra.sweep.dir)))
         self.validate_batch_is_legal(jobs)
         refuse_shared_folders(jobs, folders_of(jobs, self.config))
-        runs = f"{len(jobs)} run{'s' * (len(jobs) > 1)}"
-        say(f"{runs} in {folder}; Ctrl-C stops, the same command resumes")
+
+    def watched(self, run: Callable[[], Any], n: int, unit: str) -> Any:
+        """Run a sweep of n units, and print its state every minute; sweep.fail_fast ends it."""
+        assert self.config is not None
+        folder = self.config.hydra.sweep.dir
+        say(f"{n} {unit}{'s' * (n > 1)} in {folder}; Ctrl-C stops, the same command resumes")
         try:
-            with every_minute(say, folder):
-                self._run(jobs, folder)
+            with every_minute(say, Path(folder)):
+                return run()
         except signals.Interrupted:
             if signals.interruption() != FAIL_FAST:
                 raise
@@ -222,8 +235,8 @@ def refuse_shared_folders(jobs: list[list[str]], folders: list[str]) -> None:
         )
 
 
-def _with_values(override: Override) -> str:
-    """The override, with a glob replaced by the names that match it."""
+def with_values(override: Override) -> str:
+    """The override as given, with the names that a glob stands for in its place."""
     line = str(override.input_line)
     if not override.is_sweep_override():
         return line
@@ -231,7 +244,10 @@ def _with_values(override: Override) -> str:
     if key in ONE:
         raise InputError(f"{key}: a sweep has one {ONE[key]}; run one command for each")
     if not override.is_discrete_sweep():
-        raise InputError(f"{line}: an interval has no list of values; use range() or choice()")
+        raise InputError(
+            f"{line}: an interval has no list of values; use range() or choice(), or "
+            "search it with hydra/sweeper=optuna"
+        )
     if getattr(override.value(), "step", None) == 0:
         raise InputError(f"{line}: the step must not be 0; give another step")
     values = list(override.sweep_string_iterator())

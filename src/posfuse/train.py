@@ -73,7 +73,8 @@ def help_text() -> str:
 
 @hydra.main(version_base="1.3", config_path=str(CONF_DIR), config_name="train")
 def job(config: DictConfig) -> float:
-    """One Hydra job. Returns the test result in the task's metric, or NaN if the run failed.
+    """One Hydra job. Returns the validation metric that selects the best checkpoint, or NaN if the
+    run failed: a sweeper may search by it.
 
     A failure is written to the run's folder. Then a sweep continues, and a single run exits.
     """
@@ -99,7 +100,7 @@ def job(config: DictConfig) -> float:
         record = train(cfg, folder, own, place)
         if hydra_cfg.mode == RunMode.RUN:
             log.info("results: %s; next: other settings, for example in a sweep: %s", folder, SWEEP)
-        return float(record["test"][task_of(cfg).metric])
+        return float(record["validation"][task_of(cfg).monitor[0].removeprefix("val/")])
     except signals.Interrupted as stop:
         record_failure(str(stop), folder, overrides, records.INTERRUPTED)
         if not signals.is_worker():

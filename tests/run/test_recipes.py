@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
 
 from posfuse import options
 from posfuse.process.arguments import config_options, overrides_first
@@ -105,6 +106,17 @@ def test_a_command_of_the_docs_can_be_given(page, words, folder, monkeypatch):
             read_study(given.study, [str(folder)])
 
 
+def values_of(override: Override) -> list[str]:
+    """An override for each value; the ends of an interval."""
+    if not override.is_sweep_override():
+        return [str(override.input_line)]
+    if override.is_interval_sweep():
+        values = [override.value().start, override.value().end]
+    else:
+        values = override.sweep_string_iterator()
+    return [f"{override.get_key_element()}={value}" for value in values]
+
+
 def check_training(words: list[str]) -> None:
     """Compose runs that have each value of each override, and check their configs."""
     ordered = overrides_first(
@@ -115,12 +127,7 @@ def check_training(words: list[str]) -> None:
         [w for w in ordered if re.match(r"[^-]\S*=", w)]
     )
     is_sweep = "-m" in words
-    values = [
-        [f"{o.get_key_element()}={value}" for value in o.sweep_string_iterator()]
-        if o.is_sweep_override()
-        else [o.input_line]
-        for o in parsed
-    ]
+    values = [values_of(o) for o in parsed]
     assert is_sweep or all(len(each) == 1 for each in values)
     for job in zip_longest(*values):
         run = [each or of[0] for each, of in zip(job, values, strict=True)]

@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import Field, WithJsonSchema
 
 from posfuse.evidence.metric import METRICS, Metric
+from posfuse.runs.proposals import AGAIN, rounded
 from posfuse.runs.schemas import Strict, one_of
 from posfuse.runs.seeds import seeds_of
 from posfuse.statistics.sequential import Looks, Margins
@@ -18,7 +19,6 @@ EXPECTED = ("greater", "less", "equivalent")
 NULL_ARM = "null_arm"  # the name of the arm that repeats another arm
 METHODS = ("random", "tpe")  # methods of drawing values from ranges
 BEYOND = "beyond"  # the outcome of a hypothesis, if it is not its study's metric
-AGAIN = 100  # largest number of draws of a trial whose values equal an earlier trial's
 Values = dict[str, Any]  # overrides by key
 Trials = dict[str, dict[str, Values]]  # of each arm, by the trial's name
 Grid = dict[str, Annotated[list[Any], Field(min_length=2)]]
@@ -34,11 +34,6 @@ Positive = Annotated[float, Field(gt=0)]
 def about(meaning: str, **limits: Any) -> Any:
     """The description of a key for editors, and its limits."""
     return Field(description=meaning, **limits)
-
-
-def rounded(value: float) -> float:
-    """A drawn value, rounded as in trials."""
-    return float(f"{value:.4g}")
 
 
 @dataclass

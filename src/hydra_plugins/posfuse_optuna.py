@@ -1,0 +1,178 @@
+"""The sweeper of conf/hydra/sweeper/optuna.yaml: a search in place of a grid."""
+
+import math
+from pathlib import Path
+from statistics import fmean
+from types import ModuleType
+from typing import Any
+
+from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep
+from omegaconf import OmegaConf, open_dict, read_write
+
+from hydra_plugins.posfuse_sweeper import ONE, PosfuseSweeper, with_values
+from posfuse.errors import InputError
+from posfuse.process import signals
+from posfuse.process.arguments import refuse_twice
+from posfuse.runs.checks import task_of
+from posfuse.runs.configs import config_of
+from posfuse.runs.folders import folder_of
+from posfuse.runs.multirun import MULTIRUN, with_arm
+from posfuse.runs.proposals import Proposals, optuna_for, rounded
+from posfuse.sweeps.failures import say
+
+# Scores of runs that differ in these cannot be compared.
+ONE_OBJECTIVE = {"trainer.monitor": "objective", "task": "kind of task", "data": "corpus"}
+
+
+class OptunaSweeper(PosfuseSweeper):
+    """Optuna proposes values for the keys that have several. A trial is one run, or one run for
+    each value of seed. Its score is the (mean) validation metric that trainer.monitor names.
+
+    In multirun.yaml the trials are the arms t00, t01, ... of a sweep.
+    """
+
+    def __init__(
+        self, n_trials: int, n_jobs: int, seed: int,
+        params: dict[str, str] | None = None, arms: dict[str, list[str]] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(None, params, arms)
+        self.numbers = {"n_trials": n_trials, "n_jobs": n_jobs, "seed": seed}
+
+    def sweep(self, arguments: list[str]) -> Any:
+        """Run the trials that Optuna proposes. Finished runs answer from their records.
+
+        Raises InputError for a value that cannot be searched, and without Optuna.
+        """
+        optuna = optuna_for("hydra/sweeper=optuna")
+        for name, value in self.numbers.items():
+            if type(value) is not int or value < (name != "seed"):
+                least = int(name != "seed")
+                raise InputError(f"hydra.sweeper.{name}: must be {least} or more (got {value!r})")
+        self.fixed: list[str] = []
+        self.seeds: list[list[str]] = [[]]
+        self.listed: list[str] = []  # the override of seed
+        searched: dict[str, Any] = {}
+        # A key of the command replaces that of an experiment.
+        given = {override.get_key_element(): override for override in self.given(arguments)}
+        for key, override in given.items():
+            if not override.is_sweep_override():
+                self.fixed.append(str(override.input_line))
+            elif override.key_or_group == "seed":
+                self.listed = [with_values(override)]
+                self.seeds = [[f"{key}={seed}"] for seed in override.sweep_string_iterator()]
+            else:
+                searched[key] = distribution(optuna, override)
+        if not searched:
+            raise InputError(
+                "hydra/sweeper=optuna: nothing to search; give a key several values, such as "
+                "'optim.lr=tag(log,interval(1e-4,1e-2))'"
+            )
+        ends = {key: ends_of(each) for key, each in searched.items()}
+        first = {key: values[0] for key, values in ends.items()}
+        others = [{**first, key: v} for key, values in ends.items() for v in values[1:]]
+        jobs = [job for values in (first, *others) for job in self.jobs(self.own(values))]
+        self.check(jobs)
+        metric, mode = self.objective(jobs[0])
+        search = Proposals(optuna, searched, f"{mode}imize", self.numbers["seed"])
+        n = self.numbers["n_trials"]
+        return self.watched(lambda: self.search(search, n, metric, mode), n, "trial")
+
+    def own(self, values: dict[str, Any]) -> list[str]:
+        """The overrides of a trial with these values."""
+        return with_arm([f"{key}={value}" for key, value in values.items()], self.arms)
+
+    def jobs(self, own: list[str]) -> list[list[str]]:
+        """The overrides of the runs of a trial; raises InputError if one has a key twice."""
+        jobs = [[*self.fixed, *own, *seed] for seed in self.seeds]
+        refuse_twice(jobs[0])
+        return jobs
+
+    def objective(self, job: list[str]) -> tuple[str, str]:
+        """The validation metric that selects the best checkpoint; max or min, whichever is best."""
+        assert self.hydra_context is not None
+        cfg = self.hydra_context.config_loader.load_sweep_config(self.config, job)
+        with open_dict(cfg):
+            del cfg["hydra"]
+        name, mode = task_of(config_of(OmegaConf.to_container(cfg))).monitor
+        return name.removeprefix("val/"), mode
+
+    def search(self, search: Proposals, n: int, metric: str, mode: str) -> list[Any]:
+        """Run n trials, n_jobs of them at once, and print the best one."""
+        assert self.config is not None
+        assert self.launcher is not None
+        trials: list[list[str]] = []
+        scores: list[float] = []
+        returns: list[Any] = []
+        while len(trials) < n:
+            asked = [search.ask() for _ in range(min(self.numbers["n_jobs"], n - len(trials)))]
+            new = [self.own(values) for values in asked if values is not None]
+            if not new:
+                say(f"Optuna proposes no new values; the search ends after {len(trials)} trials")
+                break
+            trials += new
+            self.write(trials)
+            jobs = [job for own in new for job in self.jobs(own)]
+            self.validate_batch_is_legal(jobs)
+            returns += self.launcher.launch(jobs, initial_job_idx=len(returns))
+            signals.check()
+            for own in new:
+                at = len(scores) * len(self.seeds)
+                runs = returns[at : at + len(self.seeds)]
+                scores.append(fmean(float(run.return_value) for run in runs))
+                search.tell(scores[-1])
+                result = "failed" if math.isnan(scores[-1]) else f"{scores[-1]:.4f}"
+                say(f"trial {len(scores)} of {n}: {' '.join(own)}: validation {metric} {result}")
+        done = [i for i, score in enumerate(scores) if not math.isnan(score)]
+        if done:
+            sign = 1 if mode == "max" else -1
+            best = max(done, key=lambda i: sign * scores[i])
+            place = Path(folder_of(self.jobs(trials[best])[0], self.config))
+            place = place.parent if len(self.seeds) > 1 else place
+            say(
+                f"best trial: {' '.join(trials[best])}, validation {metric} {scores[best]:.4f}, in "
+                f"{Path(self.config.hydra.sweep.dir) / place}"
+            )
+        return returns
+
+    def write(self, trials: list[list[str]]) -> None:
+        """Write multirun.yaml: a sweep over the trials so far and the seeds."""
+        assert self.config is not None
+        arms = {f"t{i:02}": own for i, own in enumerate(trials)}
+        with read_write(self.config.hydra), open_dict(self.config.hydra.sweeper):
+            self.config.hydra.sweeper.update({"params": None, "arms": arms})
+            self.config.hydra.overrides.task = [*self.fixed, f"arm={','.join(arms)}", *self.listed]
+        folder = Path(self.config.hydra.sweep.dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        OmegaConf.save(self.config, folder / MULTIRUN)
+
+
+def distribution(optuna: ModuleType, override: Override) -> Any:
+    """Optuna's distribution of the values of an override, as Hydra's plugin for Optuna reads it: a
+    list is categorical, a range and an interval are numbers, with tag(log) on a logarithmic scale.
+    """
+    kinds, line, sweep = optuna.distributions, override.input_line, override.value()
+    one = ONE | ONE_OBJECTIVE
+    if (key := override.key_or_group) in one:
+        raise InputError(f"{key}: a search has one {one[key]}; run one command for each")
+    if isinstance(sweep, IntervalSweep):
+        low: Any = sweep.start
+        high: Any = sweep.end
+        is_log = "log" in sweep.tags
+        if not (0 if is_log else -math.inf) < low < high < math.inf:
+            raise InputError(f"{line}: an interval must ascend, with tag(log) from above 0")
+        is_int = isinstance(low, int)
+        return (kinds.IntDistribution if is_int else kinds.FloatDistribution)(low, high, log=is_log)
+    with_values(override)
+    if isinstance(sweep, RangeSweep):
+        sweep.shuffle = False
+        numbers = sorted(map(rounded, sweep.range()))
+        is_int = all(isinstance(number, int) for number in numbers)
+        kind = kinds.IntDistribution if is_int else kinds.FloatDistribution
+        return kind(numbers[0], numbers[-1], step=abs(sweep.step))
+    return kinds.CategoricalDistribution(list(override.sweep_string_iterator()))
+
+
+def ends_of(distribution: Any) -> list[Any]:
+    """The values that a search is checked with before it starts."""
+    choices = getattr(distribution, "choices", None)
+    return list(choices or sorted({rounded(distribution.low), rounded(distribution.high)}))

@@ -1,0 +1,60 @@
+"""Trials that Optuna proposes, for the tuning of a study and for a sweep.
+
+The sampler has a fixed seed, and a trial follows from the scores of those before it. So the same
+scores give the same trials, and a search that was stopped repeats none of its runs.
+"""
+
+import math
+from types import ModuleType
+from typing import Any
+
+from posfuse.errors import InputError
+
+AGAIN = 100  # draws of a trial, as long as its values are those of an earlier one
+
+
+def rounded(value: Any) -> Any:
+    """A drawn value as trials state it."""
+    return float(f"{value:.4g}") if isinstance(value, float) else value
+
+
+def optuna_for(what: str) -> ModuleType:
+    """Optuna, an optional dependency that takes a second to import. Raises InputError without it;
+    `what` needs it."""
+    try:
+        import optuna
+    except ImportError as error:
+        raise InputError(f"{what} needs Optuna; run pip install 'posfuse[optuna]'") from error
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    module: ModuleType = optuna
+    return module
+
+
+class Proposals:
+    """The trials of one search, each with values that no other has: it would be the same run."""
+
+    def __init__(
+        self, optuna: ModuleType, distributions: dict[str, Any], direction: str, seed: int
+    ) -> None:
+        """`distributions` are Optuna's by key; `direction` is minimize or maximize."""
+        self.fail, self.distributions = optuna.trial.TrialState.FAIL, distributions
+        sampler = optuna.samplers.TPESampler(seed=seed)
+        self.study = optuna.create_study(direction=direction, sampler=sampler)
+        self.tried: list[dict[str, Any]] = []
+        self.waiting: list[Any] = []  # Optuna's trials without a score
+
+    def ask(self) -> dict[str, Any] | None:
+        """The values of the next trial by key; None if Optuna proposes no new ones."""
+        for _ in range(AGAIN):
+            trial = self.study.ask(self.distributions)
+            values = {key: rounded(trial.params[key]) for key in self.distributions}
+            if values not in self.tried:
+                self.tried.append(values)
+                self.waiting.append(trial)
+                return values
+        return None
+
+    def tell(self, score: float) -> None:
+        """The score of the first trial that waits for one; NaN if it failed."""
+        result = {"state": self.fail} if math.isnan(score) else {"values": score}
+        self.study.tell(self.waiting.pop(0), **result)

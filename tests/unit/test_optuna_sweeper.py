@@ -1,0 +1,249 @@
+"""hydra/sweeper=optuna against Optuna's own loop; its runs take no time here."""
+
+import math
+import sys
+from importlib import import_module
+from types import SimpleNamespace
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra._internal.callbacks import Callbacks
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.plugins import Plugins
+from hydra.errors import HydraException
+from hydra.plugins.sweeper import Sweeper
+from hydra.types import HydraContext
+from omegaconf import OmegaConf
+
+from posfuse.config import CONF_DIR
+from posfuse.process import signals
+from posfuse.runs.multirun import common_overrides, folders_asked_for
+from refusals import refusal
+
+optuna = pytest.importorskip("optuna")
+LR = "optim.lr=tag(log, interval(1e-4, 1e-1))"
+
+
+def quality(job):
+    """Best at a learning rate of 0.01, with concat, and with seed 1."""
+    values = dict(override.split("=") for override in job)
+    gain = (values.get("fusion") == "concat") + 0.1 * int(values.get("seed", 0))
+    return gain - abs(math.log10(float(values.get("optim.lr", 0.01))) + 2)
+
+
+class Launcher:
+    """Each run gives its quality; one with dropout above 0.4 fails."""
+
+    def __init__(self):
+        self.batches = []
+
+    def launch(self, jobs, initial_job_idx):
+        assert initial_job_idx == sum(map(len, self.batches))
+        self.batches.append([list(job) for job in jobs])
+        return [SimpleNamespace(return_value=self.value(job)) for job in jobs]
+
+    def value(self, job):
+        dropout = dict(override.split("=") for override in job).get("model.dropout", 0)
+        return math.nan if float(dropout) > 0.4 else quality(job)
+
+
+@pytest.fixture(scope="module")
+def composed():
+    with initialize_config_dir(str(CONF_DIR), version_base="1.3"):
+        config = compose("train", ["hydra/sweeper=optuna"], return_hydra_config=True)
+        yield config, GlobalHydra.instance().config_loader()
+
+
+@pytest.fixture
+def search(composed, tmp_path, monkeypatch):
+    """The batches of jobs of a sweep in the folder tmp_path/mine."""
+    monkeypatch.chdir(tmp_path)
+    kind = {kind.__name__: kind for kind in Plugins.instance().discover(Sweeper)}["OptunaSweeper"]
+
+    def call(*arguments, launcher=None, params=None, arms=None, check=False, **numbers):
+        config = composed[0].copy()
+        OmegaConf.set_readonly(config.hydra, True)
+        config.merge_with({"output_dir": str(tmp_path), "sweep_id": "mine"})
+        numbers = {"n_trials": 3, "n_jobs": 1, "seed": 0, **numbers}
+        if not check:  # composes a config for each value
+            monkeypatch.setattr(kind, "validate_batch_is_legal", lambda *_: None)
+        sweeper = kind(**numbers, params=params, arms=arms)
+        sweeper.config, sweeper.launcher = config, launcher or Launcher()
+        sweeper.hydra_context = HydraContext(config_loader=composed[1], callbacks=Callbacks())
+        sweeper.sweep(list(arguments))
+        return sweeper.launcher.batches
+
+    return call
+
+
+def theirs(n, direction="maximize", **suggested):
+    """The values that Optuna's own loop tries."""
+    tried = []
+
+    def objective(trial):
+        lr = trial.suggest_float("optim.lr", 1e-4, 1e-1, log=True)
+        fusion = trial.suggest_categorical("fusion", ["add", "concat", "mul"])
+        tried.append([f"optim.lr={float(f'{lr:.4g}')}", f"fusion={fusion}"])
+        return quality(tried[-1])
+
+    sampler = optuna.samplers.TPESampler(seed=3)
+    optuna.create_study(direction=direction, sampler=sampler).optimize(objective, n)
+    return tried
+
+
+def test_the_trials_are_those_of_optunas_own_loop(search, capsys, tmp_path):
+    n = 13  # Optuna's first ten trials are random draws
+    batches = search(LR, "fusion=add,concat,mul", "data.limit=9", n_trials=n, seed=3)
+    own = theirs(n)
+    assert batches == [[["data.limit=9", *trial]] for trial in own]
+    sweep = tmp_path / "mine"
+    asked = [folder.relative_to(sweep).as_posix() for folder in folders_asked_for(sweep)]
+    assert len(set(asked)) == n
+    lr, fusion = own[5]
+    place = f"bbc_lead_paragraph/sinusoidal/{fusion.partition('=')[2]}/data.limit=9__{lr}/seed=0"
+    assert asked[5] == place
+    assert common_overrides(sweep) == ({"data.limit=9"}, n)
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == f"{n} trials in {sweep}; Ctrl-C stops, the same command resumes"
+    scores = [quality(trial) for trial in own]
+    assert out[1:-1] == [
+        f"trial {i + 1} of {n}: {' '.join(trial)}: validation accuracy {scores[i]:.4f}"
+        for i, trial in enumerate(own)
+    ]
+    best = scores.index(max(scores))
+    settings = " ".join(own[best])
+    start = f"best trial: {settings}, validation accuracy {scores[best]:.4f}, in {sweep}/"
+    assert out[-1] == start + asked[best]
+    assert search(LR, "fusion=add,concat,mul", "data.limit=9", n_trials=n, seed=3) == batches
+
+
+def test_the_lowest_loss_is_best(search):
+    batches = search(LR, "fusion=add,concat,mul", "trainer.monitor=loss", n_trials=12, seed=3)
+    own = [[o for o in job if "monitor" not in o] for ((job),) in batches]
+    assert own == theirs(12, "minimize") != theirs(12)
+
+
+def test_each_trial_trains_every_seed_and_batches_hold_several_trials(search, tmp_path, capsys):
+    batches = search(LR, "seed=range(2)", n_trials=5, n_jobs=2)
+    assert [len(batch) for batch in batches] == [4, 4, 2]
+    jobs = [job for batch in batches for job in batch]
+    assert [job[1] for job in jobs] == ["seed=0", "seed=1"] * 5
+    assert len({job[0] for job in jobs}) == 5
+    assert all(a[0] == b[0] for a, b in zip(jobs[::2], jobs[1::2], strict=True))
+    asked = folders_asked_for(tmp_path / "mine")
+    assert len(set(asked)) == 10
+    *trials, best = capsys.readouterr().out.splitlines()[1:]
+    means = [(quality(a) + quality(b)) / 2 for a, b in zip(jobs[::2], jobs[1::2], strict=True)]
+    for line, mean in zip(trials, means, strict=True):
+        assert line.endswith(f"validation accuracy {mean:.4f}")
+    assert best.endswith(f"/sinusoidal/add/{jobs[2 * means.index(max(means))][0]}")
+
+
+def test_a_failed_trial_is_told_as_failed(search, capsys):
+    told = []
+    tell = optuna.study.Study.tell
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            optuna.study.Study, "tell", lambda *a, **given: told.append(given) or tell(*a, **given)
+        )
+        ((first,), *_) = search("model.dropout=interval(0.3,0.5)", n_trials=6)
+    fail = optuna.trial.TrialState.FAIL
+    assert {call.get("state") for call in told} == {fail, None}
+    lines = capsys.readouterr().out.splitlines()[1:-1]
+    assert [line.endswith("failed") for line in lines] == [c.get("state") == fail for c in told]
+    assert first[0].startswith("model.dropout=0.4") == lines[0].endswith("failed")
+    search("model.dropout=interval(0.5,0.6)")
+    assert "best trial" not in capsys.readouterr().out
+
+
+def test_a_signal_ends_the_search(search, monkeypatch):
+    def stop():
+        raise signals.Interrupted("interrupted")
+
+    launcher = Launcher()
+    monkeypatch.setattr(signals, "check", stop)
+    with pytest.raises(signals.Interrupted):
+        search(LR, launcher=launcher)
+    assert len(launcher.batches) == 1
+
+
+of = optuna.distributions
+DISTRIBUTIONS = {
+    "model.n_layers=range(1,4)": of.IntDistribution(1, 3),
+    "optim.warmup=range(9,0,-3)": of.IntDistribution(3, 9, step=3),
+    "model.n_layers=int(interval(1,3))": of.IntDistribution(1, 3),
+    "model.dropout=range(0,0.75,0.25)": of.FloatDistribution(0, 0.5, step=0.25),
+    "model.dropout=interval(0,1)": of.FloatDistribution(0, 1),
+    "optim.lr=tag(log,interval(1e-4,1))": of.FloatDistribution(1e-4, 1, log=True),
+    "data.limit=null,7": of.CategoricalDistribution(["null", "7"]),
+    "fusion=glob(gate_m*)": of.CategoricalDistribution(["gate_mlp", "gate_mlp_linear_start"]),
+}
+
+
+@pytest.mark.parametrize("text", DISTRIBUTIONS)
+def test_values_are_read_as_by_hydras_plugin(composed, text):
+    (override,) = OverridesParser.create(composed[1]).parse_overrides([text])
+    found = import_module("hydra_plugins.posfuse_optuna").distribution(optuna, override)
+    assert found == DISTRIBUTIONS[text]
+
+
+def test_an_arm_is_a_choice_and_the_search_ends_when_every_value_is_tried(search, capsys):
+    arms = {"a": ["fusion=add", "optim.lr=0.1"], "b": ["fusion=concat"]}
+    batches = search("arm=a,b", n_trials=9, arms=arms)
+    assert sorted(job for (job,) in batches) == sorted(arms.values())
+    out = capsys.readouterr().out
+    assert "Optuna proposes no new values; the search ends after 2 trials" in out
+
+
+def test_a_key_of_the_command_replaces_that_of_an_experiment(search):
+    params = {"optim.lr": "interval(0.1,0.2)", "fusion": "add,mul", "seed": "0,1"}
+    batches = search("optim.lr=0.5", "fusion=add,concat", "seed=7", n_trials=2, params=params)
+    own = [["optim.lr=0.5", "seed=7", f"fusion={fusion}"] for fusion in ("add", "concat")]
+    assert sorted(job for (job,) in batches) == own
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["seed=0,1"], "hydra/sweeper=optuna: nothing to search; give a key several values"),
+        ([LR, "seed=interval(0,1)"], "seed=interval(0,1): an interval has no list of values"),
+        (["data=imdb,agnews"], "data: a search has one corpus; run one command for each"),
+        (["trainer.monitor=loss,accuracy"], "trainer.monitor: a search has one objective"),
+        (["sweep_id=a,b"], "sweep_id: a search has one folder; run one command for each"),
+        (["optim.lr=interval(2,1)"], "optim.lr=interval(2,1): an interval must ascend"),
+        (["optim.lr=tag(log,interval(0,1))"], "optim.lr=tag(log,interval(0,1)): an interval must"),
+        (["optim.lr=interval(0,inf)"], "optim.lr=interval(0,inf): an interval must ascend"),
+        (["model.n_layers=range(0)"], "model.n_layers=range(0): no values, so no runs"),
+        (["logger.project=a,b"], "logger.project=a and logger.project=b: two runs of this sweep"),
+        ([LR, "++optim.lr=1"], "optim.lr: given twice"),
+    ],
+)
+def test_what_cannot_be_searched_is_one_line_before_anything_runs(
+    search, tmp_path, arguments, message
+):
+    launcher = Launcher()
+    assert refusal(search, *arguments, launcher=launcher).startswith(message)
+    assert not launcher.batches
+    assert not [*tmp_path.iterdir()]
+
+
+def test_each_choice_is_composed_before_anything_runs(search, tmp_path):
+    launcher = Launcher()
+    with pytest.raises(HydraException, match="fusion/nothing"):
+        search(LR, "fusion=add,nothing", launcher=launcher, check=True)
+    assert not launcher.batches
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, "x", True])
+def test_numbers_of_trials_start_at_one(search, value):
+    for name in ("n_trials", "n_jobs"):
+        message = f"hydra.sweeper.{name}: must be 1 or more (got {value!r})"
+        assert refusal(search, LR, **{name: value}) == message
+
+
+def test_without_optuna_it_is_one_line(search, monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    message = "hydra/sweeper=optuna needs Optuna; run pip install 'posfuse[optuna]'"
+    assert refusal(search, LR) == message
