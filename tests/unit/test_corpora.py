@@ -153,6 +153,9 @@ def test_bad_folders_are_refused(tmp_path) -> None:
     write(tmp_path)
     write(tmp_path, end="csv")
     assert "remove one of the two" in refusal(folder, str(tmp_path))
+    for path in tmp_path.glob("*.csv"):
+        path.rename(path.with_suffix(".PARQUET"))
+    assert "there is test.parquet too; remove one" in refusal(folder, str(tmp_path))
 
 
 @pytest.mark.parametrize("name", ["val.csv", "valid.jsonl", "dev.parquet"])
@@ -182,8 +185,8 @@ def test_two_validation_files_are_refused(tmp_path, names) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["Val.csv", "Train.csv", "test.TSV", "test.json", "test.TXT", "training.csv", "eval.csv",
-     "train-00000-of-00002.parquet", "test.CSV", "dev.csv.gz", "train2.csv", "test.v2.jsonl",
+    ["Val.csv", "Train.CSV", "test.json", "test.XLSX", "training.csv", "eval.csv",
+     "train-00000-of-00002.parquet", "dev.csv.gz", "train2.csv", "test.v2.jsonl",
      "validation_set.csv", "validate.csv", "test-split.parquet"],
 )  # fmt: skip
 def test_a_file_that_is_named_like_a_split_is_not_ignored(tmp_path, name: str) -> None:

@@ -50,6 +50,13 @@ def test_columns_of_any_name_are_read_as_pandas_wrote_them(tmp_path, end) -> Non
     for part in parts.values():
         assert [*part.texts()] == FRAME["body"].tolist()
         assert [names[i] for i in part.labels] == FRAME["topic"].tolist()
+    before = texts(parts)
+    identity = load(DataConfig("mine", path=str(tmp_path))).fingerprint
+    for path in [*tmp_path.iterdir()]:
+        path.rename(path.with_suffix(path.suffix.upper()))
+    again, _ = read(tmp_path, text="body", labels="topic")
+    assert texts(again) == before
+    assert load(DataConfig("mine", path=str(tmp_path))).fingerprint == identity
 
 
 def test_a_missing_column_names_the_key_that_chooses_it(tmp_path) -> None:
@@ -161,6 +168,7 @@ def test_the_lines_of_a_text_in_a_row_are_the_text_and_its_end_is_tested(tmp_pat
     assert "".join(text for split in SPLITS for text in found[split]) == PLAY
     assert [len(found[split]) for split in SPLITS] == [35, 4, 4]
     assert all(text.strip() for each in found.values() for text in each)
+    assert texts(read(file.rename(tmp_path / "UP.TXT"), labelled=False)[0]) == found
 
 
 def test_a_folder_of_texts_has_its_own_splits(tmp_path) -> None:

@@ -90,7 +90,7 @@ def folder_files(path: str, names: SplitsConfig | None = None) -> dict[str, Path
     Raises InputError if train or test is missing, for two files of one split, and, with the usual
     names, for another file that is named like a split."""
     root, names = Path(path), names or SplitsConfig()
-    if root.suffix == ".txt" and root.is_file():
+    if root.suffix.lower() == ".txt" and root.is_file():
         if names != SplitsConfig():
             raise InputError(f"data.splits: {root} has all splits; remove it, or give a folder")
         return {"train": root}
@@ -103,7 +103,8 @@ def folder_files(path: str, names: SplitsConfig | None = None) -> dict[str, Path
     split_of = {**usual, names.train: "train", names.test: "test"}
     files: dict[str, Path] = {}
     for file in sorted(root.iterdir()):
-        split = split_of.get(file.stem) if file.suffix in ENDS and file.is_file() else None
+        is_read = file.suffix.lower() in ENDS and file.is_file()
+        split = split_of.get(file.stem) if is_read else None
         if split is None:
             name = file.name.partition(".")[0]
             is_data = LIKE_A_SPLIT.fullmatch(name) and file.suffix.lower() in OF_DATA
@@ -131,7 +132,7 @@ def files_digest(files: dict[str, Path]) -> str:
     """sha256 over the bytes of the files; a process reads an unchanged file once."""
     digest = hashlib.sha256()
     for split, path in files.items():
-        digest.update(f"{split}{path.suffix}".encode())
+        digest.update(f"{split}{path.suffix.lower()}".encode())
         state = path.stat()
         digest.update(_content(path.resolve(), state.st_size, state.st_mtime_ns))
     return digest.hexdigest()

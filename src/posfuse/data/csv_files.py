@@ -38,7 +38,7 @@ def rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     """
     csv.field_size_limit(LONGEST)
     line, header = 1, 0
-    separator, name = ("\t", "tab") if path.suffix == ".tsv" else (",", "comma")
+    separator, name = ("\t", "tab") if path.suffix.lower() == ".tsv" else (",", "comma")
     with utf8(path) as file:
         first = next((line for line in file if line.strip()), "")
         if separator not in first and any(other in first for other in ",;\t|"):

@@ -52,14 +52,16 @@ def in_hub_form(part: Any, name: str) -> Source:
 
 
 def in_file(path: Path) -> Source:
-    """A file with one of ENDS. Raises InputError, also during reading, for a damaged file."""
+    """A file with one of ENDS, which may have capitals. Raises InputError, also during reading, for
+    a damaged file."""
+    end = path.suffix.lower()
     columns, column_of = {
         ".parquet": (_parquet_columns, _parquet),
         ".csv": (_csv_columns, _csv),
         ".tsv": (_csv_columns, _csv),
         ".jsonl": (_jsonl_columns, _jsonl),
         ".txt": (lambda _: ["text"], _txt),
-    }[path.suffix]
+    }[end]
 
     refusal = f"{path}: not readable", "write the file again"
 
@@ -67,7 +69,7 @@ def in_file(path: Path) -> Source:
         with input_errors(*refusal):
             yield from column_of(path, column)
 
-    has_types, is_running = path.suffix not in (".csv", ".tsv"), path.suffix == ".txt"
+    has_types, is_running = end not in (".csv", ".tsv"), end == ".txt"
     with input_errors(*refusal):
         return Source(str(path), columns(path), read, has_types, is_running)
 
