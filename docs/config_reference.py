@@ -30,6 +30,11 @@ of `conf/`, and the files state their settings. `python docs/config_reference.py
 from `src/posfuse/config.py`. In zsh, run `autoload -U bashcompinit && bashcompinit` before the line
 for bash.
 """
+CHECKED = {
+    "check_folder": "a folder",
+    "check_name": "letters, digits, _.-",
+    "check_project": "no /\\#?%:",
+}
 
 
 def page() -> str:
@@ -53,7 +58,7 @@ def _row(f: "dataclasses.Field[Any]", prefix: str) -> str:
     text = {"???": "required", "None": "null", "False": "false", "True": "true"}
     limits = limits_of(f.metadata)
     if check := f.metadata.get("check"):
-        limits = "a folder" if check.__name__ == "check_folder" else "letters, digits, _.-"
+        limits = CHECKED[check.__name__]
     shown = f"`{text.get(str(default), default)}`"
     return (
         f"| `{prefix}{f.name}` | {_type(f.type)} | {shown} | {limits} | {f.metadata['meaning']} |"

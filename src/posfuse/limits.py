@@ -51,6 +51,14 @@ def check_name(key: str, name: Any) -> None:
         raise InputError(f"{key}: {NAME_LETTERS} (got {name!r})")
 
 
+def check_project(key: str, name: str) -> None:
+    """Raise InputError for a name that W&B refuses when a run starts."""
+    if not re.fullmatch(r"[^/\\#?%:]{1,128}", name):
+        raise InputError(
+            f"{key}: must be a name of 1 to 128 characters without /\\#?%: (got {name!r})"
+        )
+
+
 def check_folder(key: str, folder: str) -> None:
     """Raise InputError for an empty name and for the root of the file system. An unset shell
     variable can give both."""

@@ -77,6 +77,9 @@ REFUSED = [
     (["data.splits.test=eval"],
      "data.splits.test: must be test with data=bbc_lead_paragraph, because it makes its own split"),
     (["data=agnews", "data.splits.test=train"], "data.splits: two splits are train; name another"),
+    *((own, "data.text: label is data.labels too, so each text would be its own label; name an")
+      for own in (["data.text=label"], ["data=agnews", "data.text=label"])),
+    (["data.labels=text"], "data.text: text is data.labels too"),
     ([TOKENIZER, "data.vocabulary.unit=characters"],
      "data.vocabulary.unit: must be words with data.vocabulary.file, because tokenizer.json is the "
      "vocabulary (got characters)"),
@@ -85,6 +88,10 @@ REFUSED = [
     *(([TOKENIZER, f"data={data}"],
        f"data.vocabulary.file: must be null with data={data}, because its tokens are its symbols ")
       for data in ("even_pairs", "listops")),
+    # W&B
+    *(([f"logger.project='{name}'"],
+       rf"logger.project: must be a name of 1 to 128 characters without /\#?%: (got {name!r})")
+      for name in ("a/b", "a:b", "100%", "a#b", "why?", "", "x" * 129)),
     # Schedule and pretraining
     (["optim.end_factor=0.1"],
      "optim.end_factor: must be 0.0 with optim.schedule=constant, because only a linear or cosin"),

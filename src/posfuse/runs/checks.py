@@ -41,6 +41,11 @@ def checked(config: DictConfig) -> Config:
     task = task_of(cfg)
     task.check()
     check_combinations(cfg)
+    if task.needs_labels and cfg.data.text == cfg.data.labels:
+        raise InputError(
+            f"data.text: {cfg.data.text} is data.labels too, so each text would be its own label; "
+            "name another column in one of them"
+        )
     _check_corpus(cfg)
     if cfg.trainer.monitor == "accuracy" and not task.has_accuracy:
         raise InputError(
