@@ -156,6 +156,23 @@ def test_a_forest_leaves_out_the_variant_of_all_rows():
     comparisons, _ = compare(sweep(corpora=["short"]).assign(variant="lr=1"), Criteria())
     figure = differences.forest(comparisons, Criteria())
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["sin concat"]
+    assert "lr=1" not in " ".join(marked(figure))
+    both = pd.concat([comparisons, comparisons.assign(variant="lr=2")])
+    found = " ".join(marked(differences.forest(both, Criteria())))
+    assert "short sin concat lr=1: " in found
+    assert "short sin concat lr=2: " in found
+
+
+def test_hover_texts_and_notes_leave_out_the_variant_of_all_runs():
+    every = sweep(corpora=["short"], seeds=1).assign(variant="lr=1")
+    comparisons, notes = compare(every, Criteria())
+    assert notes == ["short sin concat: no test, because there is only one seed"]
+    found = marked(differences.deltas(comparisons, Criteria()))
+    assert [text.partition(":")[0] for text in found] == ["short sin concat seed=0"]
+    other = pd.concat([every, every.assign(variant="lr=2")])
+    assert {note.partition(":")[0] for note in compare(other, Criteria())[1]} == {
+        "short sin concat lr=1", "short sin concat lr=2",
+    }  # fmt: skip
 
 
 def test_forest_rows_show_the_means_and_the_numbers():

@@ -77,6 +77,11 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
     return runs[is_whole].reset_index(drop=True), problems
 
 
+def naming(runs: pd.DataFrame) -> list[str]:
+    """The columns of CELL that name a cell of these runs: a variant of all runs names none."""
+    return CELL[:-1] if runs["variant"].nunique() == 1 else CELL
+
+
 def _once(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """Each run once, and a line for each further record of it.
 

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from posfuse.evidence.collect import CELL
+from posfuse.evidence.collect import CELL, naming
 from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.statistics.cells import APART, convergence
 from posfuse.statistics.comparisons import PLACEBO, Criteria
@@ -171,7 +171,7 @@ def of_comparisons(
     ]
     arms = {**_arms(runs, CELL[:2], criteria.metric), **_arms(runs, CELL, criteria.metric)}
     leans: dict[str, Cautions] = {}
-    shown = len(CELL) - (runs["variant"].nunique() == 1)  # the variant of all runs names no arm
+    shown = len(naming(runs))
     for row in rows:
         if row["role"] == PLACEBO:
             continue

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from posfuse.evidence.collect import CELL, differing, settings_columns
+from posfuse.evidence.collect import CELL, differing, naming, settings_columns
 from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.evidence.settings import NO_TABLE, labels_of
 from posfuse.statistics import paired as st
@@ -80,12 +80,12 @@ def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[
     settings = settings_columns(runs, "fusion.")
     no_number = pd.Series([np.nan])
     groups = dict(iter(runs.groupby(CELL, sort=False)))
-    outcomes = outcomes_of(runs, metric)
+    outcomes, shown = outcomes_of(runs, metric), len(naming(runs))
     for cell, group in groups.items():
         data, encoding, fusion, variant = cell
         if fusion == base_name:
             continue
-        name = " ".join(str(part) for part in cell if part)
+        name = " ".join(str(part) for part in cell[:shown] if part)
         candidates = [
             (differing(group[settings].iloc[0], other[settings].iloc[0]), key[3])
             for key, other in groups.items()

@@ -34,7 +34,8 @@ def panel_figure(
     return figure, list(zip(panels.values(), axes, strict=True))
 
 
-def joined(row: Mapping[Any, Any], names: Iterable[str] = CELL) -> str:
+def joined(row: Mapping[Any, Any], names: Iterable[str] = CELL[:-1]) -> str:
+    """The name of a mark. Where variants differ, each has its panel, whose title has it."""
     return " ".join(str(row[name]) for name in names if row[name])
 
 

@@ -281,6 +281,7 @@ def forest_of(
     places = figure.add_gridspec(len(blocks), 1, height_ratios=[n + 0.6 for n in sizes])
     for i, ((data, rows), view) in enumerate(zip(blocks.items(), views, strict=True)):
         axis = figure.add_subplot(places[i])
+        names = ("encoding", "fusion", *if_many(comparisons, "variant"))
         for y, row in enumerate(rows):
             ends = y - 0.5, y + 0.5
             axis.fill_betweenx(ends, -row["margin"], row["margin"], color="0.88", linewidth=0)
@@ -291,13 +292,13 @@ def forest_of(
                     svg.mark(point, text)
             plot.whisker(axis, y, row, view, upright=False)
             point = plot.dot(axis, row["mean"], y, row["fusion"], 6)
-            svg.mark(point, f"{plot.joined(row)}: {plot.numbers(row, metric.digits)}")
+            label = plot.joined(row, ("data", *names))
+            svg.mark(point, f"{label}: {plot.numbers(row, metric.digits)}")
             axis.text(
                 1.02, y, plot.numbers(row, metric.digits), transform=axis.get_yaxis_transform(),
                 va="center", family="monospace", fontsize=style.SMALL,
             )  # fmt: skip
         axis.axvline(0, color=style.QUIET, linewidth=0.8, zorder=1)
-        names = ("encoding", "fusion", *if_many(comparisons, "variant"))
         labels = [style.short(plot.joined(row, names), 52) for row in rows]
         axis.set_yticks(range(len(rows)), labels)
         axis.set_ylim(len(rows) - 0.4, -0.6)

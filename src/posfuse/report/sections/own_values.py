@@ -234,7 +234,7 @@ def budget(by_budget: pd.DataFrame, metric: Metric = ACCURACY) -> Figure:
                 x, y, color=one.color, linestyle=one.dash, marker=one.marker,
                 markevery=max(1, len(x) // 8), markersize=3.5,
             )  # fmt: skip
-            label = plot.joined(row, ("data", "encoding", "variant", "fusion"))
+            label = plot.joined(row)
             first, last = (f"{metric.number(end)}{metric.percent}" for end in (y[0], y[-1]))
             svg.mark(line, f"{label}: {first} after 1 trial, {last} after {len(x)}")
             style.LineName(axis, (x[-1], y[-1]), row["fusion"])
@@ -293,7 +293,7 @@ def _draw_lines(axis: Axes, rows: list[plot.Row], metric: Metric, key: str, name
             point = plot.dot(axis, at, row["mean"], fusion, 5)
             if is_hollow(row):
                 point.set(markerfacecolor="white", markeredgecolor=one.color, markeredgewidth=0.9)
-            label = plot.joined(row, ("data", "encoding", "variant", "fusion"))
+            label = plot.joined(row)
             value = ", ".join(f"{k} {row[k]}" for k in ("scale", "lr") if k in row)
             mean = f"{metric.number(row['mean'])}{metric.percent}"
             svg.mark(point, f"{label}, {value}: {mean}{band} n={row['n']}")

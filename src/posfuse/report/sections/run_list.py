@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from posfuse.evidence.collect import CELL, failures
+from posfuse.evidence.collect import failures, naming
 from posfuse.evidence.metric import Metric
 from posfuse.report.page import template
 from posfuse.report.sections.section import RUNS, Section
@@ -19,8 +19,9 @@ from posfuse.report.table import Row
 def section(sweep: Sweep) -> Section:
     absent, problems = sweep.missing
     failed, every = failures(sweep.folder, sweep.runs), len(sweep.runs) + len(absent)
+    names = naming(sweep.runs)
     runs = [
-        run_of(row, " ".join(filter(None, (row[axis] for axis in CELL))), sweep.metric, value,
+        run_of(row, " ".join(filter(None, (row[name] for name in names))), sweep.metric, value,
                sweep.out, Path(sweep.folder))
         for row, value in zip(
             sweep.runs.to_dict("records"), sweep.metric.of(sweep.runs), strict=True
