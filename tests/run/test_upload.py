@@ -32,7 +32,8 @@ def test_what_the_server_lacks_is_named(fake, sweep):
     cfg = configs.read_config(folder)
     cfg.logger.artifacts = ["result", "predictions", "model"]
     configs.write_config(folder, cfg)
-    assert synced(sweep) == (0, f"{fake.url} holds 1 of 1 runs\n", [])
+    held = f"{fake.url} holds 1 of 1 runs\nnext: posfuse dashboard {sweep}\n"
+    assert synced(sweep) == (0, held, [])
 
     uploads, _ = upload.read(sweep, "")
     (name, run), last = *fake.runs.items(), uploads[0].run.last_step

@@ -74,7 +74,7 @@ def undisturbed(study):
     folder = study.parent / "undisturbed"
     frozen = ended(posfuse_study("freeze", study), folder)
     assert frozen.returncode == 0, frozen.stderr
-    assert frozen.stdout.endswith(f"plan {digest_in(folder)}\n")
+    assert f"plan {digest_in(folder)}\nnext: posfuse study run " in frozen.stdout
     assert not (folder / "multirun/mine_test").exists()
     done = ended(posfuse_study("run", study), folder)
     assert done.returncode == 0, done.stderr

@@ -85,7 +85,7 @@ def show(sections: list[Section], console: Console, path: Path) -> None:
         is_line = isinstance(part, str)
         printed = Text(part) if isinstance(part, str) else part
         console.print(printed, soft_wrap=is_line and not console.is_terminal)
-    console.print(Text(str(path)), soft_wrap=True)
+    console.print(Text(f"results: {path}; next: open it in a browser"), soft_wrap=True)
 
 
 def seeds_in(text: str, known: Iterable[int]) -> tuple[int, ...]:

@@ -36,10 +36,12 @@ def main(arguments: Namespace) -> None:
     again = _again(arguments, given, study)
     if arguments.command == "plan":
         _plan(name, study, extra, arguments.no_timing)
+        print(f"next: {again}", flush=True)  # unbroken: to be copied
     elif arguments.command == "status":
         _status(name, study, extra, again)
     elif arguments.command == "freeze":
         _say(f"plan {stages.freeze(name, study, extra, _say).digest}")
+        print(f"next: {again}", flush=True)
     else:
         _run(name, study, extra, again)
 
@@ -86,7 +88,8 @@ def _run(name: str, study: Study, extra: list[str], again: str) -> None:
         console.print()
     _show(frozen, state, results, console)
     console.print(Text(tables.legend(study)))
-    console.print(Text(str(OUTPUT / name / "report" / "index.html")), soft_wrap=True)
+    page = OUTPUT / name / "report" / "index.html"
+    console.print(Text(f"results: {page}; next: open it in a browser"), soft_wrap=True)
 
 
 def _show(frozen: Plan, state: Progress, results: Results, console: Console) -> None:
@@ -115,7 +118,7 @@ def _status(name: str, study: Study, extra: list[str], again: str) -> None:
         for part, sweep in stages.tuning_sweeps(name, study, extra).items():
             _tuning_status(f"tuning {part}".rstrip(), sweep)
     if frozen is None:
-        print(f"plan: not frozen yet; run it with {again}", flush=True)  # unbroken: to be copied
+        print(f"plan: not frozen yet; run it with {again}", flush=True)
         return
     _say(f"plan: frozen in {OUTPUT / name / plan.PLAN}, digest {frozen.digest[:16]}")
     results, looks = stages.tested(name, frozen), study.looks.seeds

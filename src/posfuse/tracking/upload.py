@@ -4,6 +4,7 @@ Runs are built from their records, not from W&B's logs. A run that the server ha
 skipped. A partly uploaded run is completed.
 """
 
+import shlex
 import sys
 import tempfile
 import time
@@ -151,4 +152,6 @@ def main(arguments: Namespace) -> list[str]:
     folders = sorted(path.parent for path in arguments.folder.rglob("config.yaml"))
     if unfinished := [folder for folder in folders if not (folder / records.RESULT).exists()]:
         print(f"skipped {len(unfinished)} unfinished runs, the first in {unfinished[0]}")
+    if not problems:
+        print(f"next: {shlex.join(['posfuse', 'dashboard', str(arguments.folder)])}")
     return problems
