@@ -171,7 +171,9 @@ def of_comparisons(
     ]
     arms = {**_arms(runs, CELL[:2], criteria.metric), **_arms(runs, CELL, criteria.metric)}
     leans: dict[str, Cautions] = {}
-    shown = len(naming(runs))
+    named: set[str] = set()  # the cautions that name an arm
+    every = {}  # the arms of each comparison
+    shown = len(CELL) - (runs["variant"].nunique() == 1)  # the variant of all runs names no arm
     for row in rows:
         if row["role"] == PLACEBO:
             continue
@@ -186,8 +188,14 @@ def of_comparisons(
                 is_tuned=row.get(f"{of}choices", 1) > 1,
                 is_at_edge=any(row.get(f"{of}{key}_edge", False) for key in KEYS),
             )
-        leans[next(iter(own))] = cautions(own, row["n"])
-    return leans
+        each = leans[name := next(iter(own))] = cautions(own, row["n"])
+        named |= {text for text, concerned in each.items() if concerned}
+        every[name] = list(own)
+    # Where a caution names arms, it names them all: comparisons share arms.
+    return {
+        name: {text: some or every[name] * (text in named) for text, some in each.items()}
+        for name, each in leans.items()
+    }
 
 
 def _arms(runs: pd.DataFrame, by: list[str], metric: Metric) -> dict[tuple[str, ...], Arm]:
