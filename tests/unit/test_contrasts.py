@@ -10,7 +10,7 @@ from posfuse.evidence.metric import ACCURACY, BITS_PER_BYTE
 from posfuse.statistics.contrasts import ANSWERS, answer, decide, differences
 from posfuse.study.looks import deltas
 from posfuse.study.spec import Hypothesis
-from posfuse.verdicts.sentences import NO_NUMBER, Size, decided, to_settle
+from posfuse.verdicts.sentences import Size, to_settle
 
 OUTCOMES = pd.DataFrame(
     {"a": [3.0, 5.0, 9.0], "b": [1.0, 1.0, np.nan], "c": [2.0, 4.0, 6.0]}, index=[0, 1, 7]
@@ -59,9 +59,8 @@ def test_a_size_names_who_is_ahead_whatever_is_better():
 
 def test_what_would_settle_an_undecided_difference():
     assert to_settle(math.nan, math.nan) == ""
-    assert to_settle(math.inf, math.inf) == NO_NUMBER.format("seeds")
+    assert to_settle(math.inf, math.inf) == "No feasible number of seeds would settle this."
     assert to_settle(1234.0, 61.4) == (
         "About 1,200 seeds would settle this if the true difference is as measured, and about 61 "
         "if it is 0."
     )
-    assert decided(1, 3, "hypotheses") == "Decided: 1 of 3 hypotheses"

@@ -28,7 +28,6 @@ from posfuse.statistics.cautions import (
 from posfuse.statistics.comparisons import Criteria
 from posfuse.statistics.contrasts import AHEAD, BEHIND, EQUIVALENT, UNDECIDED
 from posfuse.statistics.group_comparisons import compare_foreign, over_groups, rankings
-from posfuse.verdicts.sentences import decided
 
 MOST_IN_FIGURE = 60  # rows of a figure that fits a screen
 MOST_ROWS = 1_000  # of a table on the page; its CSV file has all rows
@@ -211,7 +210,7 @@ def headline(
             ]
     lower = [f"Lower values of {columns.value} are better."] if criteria.metric.sign < 0 else []
     return [
-        f"{decided(differ + same, len(comparisons), f'comparisons{over}, {how}')}: {differ} "
+        f"Decided: {differ + same} of {len(comparisons)} comparisons{over}, {how}: {differ} "
         f"different and {same} equivalent within ±{criteria.margin:g}, at p ≤ "
         f"{criteria.alpha:g} after Holm's adjustment over all of them.",
         f"Without the adjustment {alone} would count as different.",

@@ -16,7 +16,7 @@ from posfuse.study.looks import Progress, Verdict
 from posfuse.study.plan import Plan
 from posfuse.study.scores import Results, best_was_last, by_length, outcomes
 from posfuse.study.spec import BEYOND, Study
-from posfuse.verdicts.sentences import Size, decided, to_settle
+from posfuse.verdicts.sentences import Size, to_settle
 
 KINDS = (SUPPORTED, REFUTED, EQUIVALENT, UNDECIDED)
 
@@ -25,7 +25,7 @@ def headline(study: Study, state: Progress) -> list[str]:
     """The answer in two sentences: the number of decided hypotheses, and their names."""
     of = {kind: [v.hypothesis.name for v in state.verdicts if v.verdict == kind] for kind in KINDS}
     total = len(state.verdicts)
-    first = f"{decided(total - len(of[UNDECIDED]), total, 'hypotheses')}."
+    first = f"Decided: {total - len(of[UNDECIDED])} of {total} hypotheses."
     if not state.is_finished:
         first += " The study is not finished."
     listed = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in of.items() if names)

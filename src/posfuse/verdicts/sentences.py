@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 from posfuse.evidence.metric import Metric
 
-NO_NUMBER = "No feasible number of {} would settle this."
-
 
 @dataclass(frozen=True)
 class Size:
@@ -54,7 +52,7 @@ def to_settle(as_measured: float, at_zero: float, units: str = "seeds") -> str:
     both = ((as_measured, "as measured"), (at_zero, "0"))
     finite = [(_about(n), case) for n, case in both if math.isfinite(n)]
     if not finite:
-        return NO_NUMBER.format(units)
+        return f"No feasible number of {units} would settle this."
     (n, case), *other = finite
     more = "".join(f", and about {n} if it is {case}" for n, case in other)
     return f"About {n} {units} would settle this if the true difference is {case}{more}."
@@ -63,8 +61,3 @@ def to_settle(as_measured: float, at_zero: float, units: str = "seeds") -> str:
 def _about(number: float) -> str:
     """A number with two significant digits."""
     return f"{float(f'{number:.2g}'):,.0f}"
-
-
-def decided(number: int, of: int, what: str) -> str:
-    """ "Decided: 3 of 4 hypotheses", without a full stop. `what` is in the plural."""
-    return f"Decided: {number} of {of} {what}"

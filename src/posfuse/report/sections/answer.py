@@ -13,7 +13,7 @@ from posfuse.report.table import Row, interval, p_value
 from posfuse.statistics.comparisons import EXPLORATORY, PLACEBO, PRIMARY, Criteria
 from posfuse.statistics.contrasts import DECIDED, EQUIVALENT, UNDECIDED
 from posfuse.statistics.own_best import chosen_by, keys_of
-from posfuse.verdicts.sentences import Size, decided, to_settle
+from posfuse.verdicts.sentences import Size, to_settle
 
 Places = dict[tuple[str, ...], list[Row]]  # by corpus, encoding and setting
 SECOND = {"placebo": "Position adds", "scratch": "Pretraining adds"}  # by the second gain's name
@@ -146,7 +146,7 @@ def _count(rows: list[Row], criteria: Criteria) -> str:
         return f"No difference to {base} could be tested.{more}"
     number = sum(row["verdict"] in DECIDED for row in tested)
     return (
-        f"{decided(number, len(tested), f'differences to {base}')}: p ≤ {criteria.alpha:g} after "
+        f"Decided: {number} of {len(tested)} differences to {base}: p ≤ {criteria.alpha:g} after "
         f"Holm's adjustment, for a difference or for equivalence within ±{criteria.within} on "
         f"these test documents.{more}"
     )

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from posfuse.evidence.bag_of_words import Bags, bags_of_words
 from posfuse.evidence.metric import ACCURACY, Metric
-from posfuse.evidence.published import numbers, published, published_latency
+from posfuse.evidence.published import Published, numbers, published, published_latency
 from posfuse.report import formats
 from posfuse.report.figures import plot, style, svg
 from posfuse.report.sections.section import TABLES, Drawing, Section
@@ -108,11 +108,10 @@ def _add_published(table: int, cells: pd.DataFrame, bags: Bags, metric: Metric) 
         theirs = None  # a variant has other settings than the paper
         if not cell["variant"] and metric == ACCURACY:
             theirs = published(table, cell["data"], cell["encoding"], cell["fusion"])
+        theirs = theirs or Published(np.nan, np.nan, np.nan)
         bag = bags.get((cell["data"], cell["variant"]))
-        row = dict(cell)
-        for name in ("mean", "std", "n"):
-            row[f"published_{name}"] = getattr(theirs, name) if theirs else np.nan
-        row["disagrees"] = bool(theirs and theirs.disagrees(*_result(cell)))
+        row = cell | {f"published_{name}": value for name, value in vars(theirs).items()}
+        row["disagrees"] = theirs.disagrees(*_result(cell))
         row["bag_of_words"] = bag.accuracy if bag else np.nan
         if has_ends:
             ends = bag.with_ends if bag else None
