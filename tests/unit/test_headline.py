@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from posfuse.report.sections.answer import answers, by_place, lead
+from posfuse.report.sections.answer import answers, lead, rows_of
 from posfuse.statistics import paired as st
 from posfuse.statistics.comparisons import (
     Criteria,
@@ -29,8 +29,8 @@ def answer_of(*frames, margin=0.5, cells=None, scaled=False, criteria=None):
     frame = in_families(pd.concat(frames, ignore_index=True), criteria)
     best = frame if scaled else frame.iloc[:0]
     cells = frame[["data", "encoding", "fusion", "n", "mean"]] if cells is None else cells
-    rows = by_place(frame, best)
-    return lead(rows[0], cells, frame, best, criteria), answers(rows, criteria)
+    rows = rows_of(frame, best, best)
+    return lead(rows, cells, frame, best, criteria), answers(rows, [], criteria)
 
 
 def about(seeds):

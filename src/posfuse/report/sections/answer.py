@@ -1,6 +1,7 @@
 """The answer of a sweep: the first lines on the terminal and on the page, and their table."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,25 +16,25 @@ from posfuse.statistics.contrasts import DECIDED, EQUIVALENT, UNDECIDED
 from posfuse.statistics.own_best import chosen_by, keys_of
 from posfuse.verdicts.sentences import Size, to_settle
 
-Places = dict[tuple[str, ...], list[Row]]  # by corpus, encoding and setting
 SECOND = {"placebo": "Position adds", "scratch": "Pretraining adds"}  # by the second gain's name
 
 
 def section(sweep: Sweep) -> Section:
     best, criteria = sweep.best.best, sweep.criteria
-    second, second_best = [sweep.placebos, sweep.survival], [sweep.best_placebos]
-    rows = by_place(sweep.comparisons, best, second, second_best)
-    lines = lead(rows[0], sweep.cells, sweep.comparisons, best, criteria)
+    rows = rows_of(sweep.comparisons, best, best)
+    second = rows_of(sweep.placebos, sweep.best_placebos, best)
+    second += rows_of(sweep.survival, sweep.survival[:0], best)
+    lines = lead(rows, sweep.cells, sweep.comparisons, best, criteria)
     return Section(
         lead=[*lines, standing(sweep.folder, str(sweep.runs["sweep_id"].iloc[0]))],
-        answers=answers(rows, criteria),
+        answers=answers(rows, second, criteria),
         margin=criteria.margin,
         unit=criteria.metric.points,
     )
 
 
 def lead(
-    rows: Places, cells: pd.DataFrame, comparisons: pd.DataFrame, best: pd.DataFrame,
+    rows: list[Row], cells: pd.DataFrame, comparisons: pd.DataFrame, best: pd.DataFrame,
     criteria: Criteria,
 ) -> list[str]:  # fmt: skip
     """Lines with the number of decided differences to the baseline, with the keys of which each
@@ -42,50 +43,35 @@ def lead(
     if len(best):
         chosen = chosen_by(best, criteria)
         tuned = [f"Each operator has its own best {keys_of(best)} ({chosen})."]
-    every = [row for group in rows.values() for row in group]
-    return [_count(every, criteria), *tuned, *_uncompared(cells, comparisons, best, criteria)]
+    return [_count(rows, criteria), *tuned, *_uncompared(cells, comparisons, best, criteria)]
 
 
-def by_place(
-    comparisons: pd.DataFrame,
-    best: pd.DataFrame,
-    second: Sequence[pd.DataFrame] = (),
-    second_best: Sequence[pd.DataFrame] = (),
-) -> tuple[Places, list[Places]]:
-    """The rows of the answer, and the rows of the parts from position and from pretraining. If
-    operators ran with several values of a tuned key, the rows are at their best values.
-
-    `comparisons` is a frame of comparisons.py, and `best` is the frame of `OwnBest`. `second` are
-    frames of second_differences.py for `comparisons`, and `second_best` for `best`.
-    """
+def rows_of(frame: pd.DataFrame, at_best: pd.DataFrame, best: pd.DataFrame) -> list[Row]:
+    """The rows of a frame of comparisons that the answer is about, with their place and operator in
+    words. Where operators ran with several values of a tuned key they are those of `at_best`, the
+    same frame at the best values; `best` is that of `OwnBest`."""
     tuned = set(zip(best["data"], best["encoding"], strict=True))
-
-    def places(at_best: pd.DataFrame, frame: pd.DataFrame) -> Places:
-        rows: Places = {}
-        untuned = (r for r in _rows(frame) if (r["data"], r["encoding"]) not in tuned)
-        for row in [*_rows(at_best), *untuned]:
-            rows.setdefault((row["data"], row["encoding"], row["setting"]), []).append(row)
-        return rows
-
-    further = [places(best.iloc[:0], frame) for frame in second]
-    further += [places(frame, comparisons.iloc[:0]) for frame in second_best]
-    return places(best, comparisons), further
+    untuned = (row for row in _rows(frame) if row["place"][:2] not in tuned)
+    return [*_rows(at_best), *untuned]
 
 
-def answers(rows: tuple[Places, list[Places]], criteria: Criteria) -> list[Answer]:
-    """A row for each comparison, decided ones first."""
-    groups, further = rows
-    has_encodings = len({key[1] for key in groups}) > 1
-    has_settings = len(groups) > len({key[:2] for key in groups})
+def answers(rows: list[Row], second: list[Row], criteria: Criteria) -> list[Answer]:
+    """A row for each comparison, the decided ones first. `second` are the rows of what position or
+    pretraining adds."""
+    places = list(dict.fromkeys(row["place"] for row in rows))
+    has_encodings = len({encoding for _, encoding, _ in places}) > 1
+    has_settings = len(places) > len({place[:2] for place in places})
+    added: dict[Any, list[str]] = {}
+    for row in second:
+        if row["role"] == PRIMARY:
+            own = added.setdefault((row["place"], row["fusion"]), [])
+            own.append(_added(row, criteria.metric))
     table = []
-    for key, group in groups.items():
-        data, encoding, setting = key
-        named = filter(None, (data, encoding * has_encodings, setting * has_settings))
-        where = ", ".join(named)
-        for row in group:
-            same = [r for f in further for r in f.get(key, []) if r["fusion"] == row["fusion"]]
-            added = [_added(r, criteria.metric) for r in same if r["role"] == PRIMARY]
-            table.append(_answer(row, where, added, criteria))
+    for row in sorted(rows, key=lambda row: places.index(row["place"])):
+        data, encoding, setting = row["place"]
+        where = ", ".join(filter(None, (data, encoding * has_encodings, setting * has_settings)))
+        more = added.get((row["place"], row["fusion"]), [])
+        table.append(_answer(row, where, more, criteria))
     return sorted(table, key=lambda answer: answer.verdict not in DECIDED)
 
 
@@ -127,14 +113,14 @@ def _uncompared(
 
 
 def _rows(frame: pd.DataFrame) -> Iterator[Row]:
-    """The rows with the names of their operator and setting."""
+    """The rows with their operator in words, and their place: corpus, encoding and setting."""
     for row in frame[frame["role"] != PLACEBO].to_dict("records"):
         operator, setting = row["fusion"], row.get("baseline_variant", row["variant"])
         if "baseline_at" in row:
             operator, setting = f"{operator} (at {row['at']})", row["variant"]
         elif row["variant"] != setting:
             operator = f"{operator} {row['variant']}".strip()
-        yield {**row, "setting": setting, "operator": operator}
+        yield {**row, "place": (row["data"], row["encoding"], setting), "operator": operator}
 
 
 def _count(rows: list[Row], criteria: Criteria) -> str:
