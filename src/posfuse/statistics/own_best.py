@@ -298,9 +298,4 @@ def _cautions(rows: pd.DataFrame, keys: list[str], criteria: Criteria) -> list[s
     n = rows.loc[rows["choosing"] > 0, "choosing"]
     if n.nunique() > 1:
         lines.append(f"its values have different numbers of seeds, {n.min()} to {n.max()}")
-    for best in rows[rows["best"]].to_dict("records"):
-        for key in (key for key in keys if best[f"{key}_edge"]):
-            verb = "starts" if key == "scale" and best["learned"] else "is"
-            end = f"{best[key]}, {verb} at the edge of the values tried; try values beyond it"
-            lines.append(f"its best {KEYS[key]}, {end}")
     return lines
