@@ -65,14 +65,16 @@ def test_a_language_model_can_select_its_checkpoint_by_its_own_metric(corpus, tm
 
 def test_each_kind_of_task_has_a_metric_and_its_direction():
     for overrides, expected in (
-        ([], ("accuracy", False)),
-        (["task=language_model", "data=bbc_article"], ("accuracy", False)),
-        (["task=language_model"], ("bits_per_byte", True)),
-        (["task=language_model", "data=copy"], ("exact_match", False)),
+        ([], ("accuracy", False, ("accuracy",))),
+        (["task=language_model", "data=bbc_article"], ("accuracy", False, ("accuracy",))),
+        (["task=language_model"], ("bits_per_byte", True, ("accuracy", "bits_per_byte"))),
+        (
+            ["task=language_model", "data=copy"],
+            ("exact_match", False, ("accuracy", "exact_match", "greedy_accuracy")),
+        ),
     ):
         task = task_of(checked(composed(*overrides)))
-        assert (task.metric, task.lower_is_better) == expected
-        assert task.has_accuracy
+        assert (task.metric, task.lower_is_better, task.metrics) == expected
     assert {path.stem for path in (CONF_DIR / "task").iterdir()} == set(TASKS)
 
 

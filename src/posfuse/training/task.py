@@ -63,9 +63,9 @@ class Task(ABC):
         """The module that trains this network."""
 
     @property
-    def has_accuracy(self) -> bool:
-        """True if validation logs an accuracy."""
-        return self.metric == "accuracy"
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics of the test that runs can be compared by."""
+        return (self.metric,)
 
     @property
     def monitor(self) -> tuple[str, str]:
@@ -111,7 +111,7 @@ class NextTokenTask(Task):
     """The next token of a running text."""
 
     needs_labels = False
-    causal = has_accuracy = True
+    causal = True
 
     def __init__(self, cfg: Config) -> None:
         super().__init__(cfg)
@@ -158,6 +158,10 @@ class NextTokenTask(Task):
                 "data.vocabulary.unit=bytes"
             )
 
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(("accuracy", self.metric)))
+
     def documents(self, store: TokenStore) -> dict[str, Documents]:
         return targets.windows(store, self.cfg.data)
 
@@ -180,6 +184,10 @@ class AnswerTask(NextTokenTask):
     def __init__(self, cfg: Config) -> None:
         super().__init__(cfg)
         self.metric, self.lower_is_better = "exact_match", False
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        return (*super().metrics, "greedy_accuracy")
 
     def documents(self, store: TokenStore) -> dict[str, Documents]:
         return targets.answers(store, self.cfg.data)
