@@ -189,7 +189,7 @@ def test_losses_are_ranked_from_the_lowest(tmp_path):
         assert row["mean"] == pytest.approx(-0.09875)
         assert row["low"] < row["mean"] < row["high"]
     svg = (out / "figures" / "forest.svg").read_text()
-    assert "difference to a, loss (negative: better)" in svg
+    assert "Difference to a in loss (negative: better)" in svg
     assert "accuracy" not in svg
 
 
