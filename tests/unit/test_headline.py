@@ -66,10 +66,10 @@ def test_each_verdict_has_its_sentence():
         ([-10, -10.5, -11], 0.5, "concat is behind add by 10.50 points"),
         ([0.1, -0.1, 0.05], 20, "3 seeds, equivalent within ±20 points on these test documents."),
         ([10, 10.5, 11], 20, "to 11.74), 3 seeds, also within ±20 points."),
-        ([5, 5, 5], 0.5, "+5.00 points of test accuracy with each of 3 seeds. Equal differences"),
-        ([0, 0, 0], 0.5, "+0.00 points of test accuracy with each of 3 seeds. Equal differences"),
+        ([5, 5, 5], 0.5, "+5.00 points of test accuracy. Equal differences of 3 seeds give no"),
+        ([0, 0, 0], 0.5, "+0.00 points of test accuracy. Equal differences of 3 seeds give no"),
         ([-1e9, 1e9 + 1, 0], 0.5, "No feasible number of seeds would settle this."),
-        ([10], 0.5, "with seed 0. One seed gives no interval and no test; run more, for example"),
+        ([10], 0.5, "test accuracy. One seed gives no interval and no test; run more seeds."),
     ):
         frame = compared({"concat": deltas}, Criteria(margin=margin))
         (row,) = answer_of(frame, margin=margin)[1]

@@ -144,12 +144,9 @@ def _sentence(row: Row, criteria: Criteria) -> str:
         row["operator"], criteria.baseline, row["mean"], row["low"], row["high"], metric,
         metric.digits, unit=metric.points,
     )  # fmt: skip
-    if n == 1:
-        more = "One seed gives no interval and no test; run more, for example seed=0,1,2,3,4."
-        return f"{size.difference} with seed {row['seeds'][0]}. {more}"
     if np.isnan(row["p_t"]):
-        more = "Equal differences give no interval and no test; run more seeds."
-        return f"{size.difference} with each of {n} seeds. {more}"
+        few = "One seed gives" if n == 1 else f"Equal differences of {n} seeds give"
+        return f"{size.difference}. {few} no interval and no test; run more seeds."
     if row["role"] == EXPLORATORY:
         p = f"p {p_value(row['p_t'])}, not adjusted"
         return f"{size.difference}, {n} seeds, exploratory: {p}."
