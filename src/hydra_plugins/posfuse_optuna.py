@@ -89,6 +89,7 @@ class OptunaSweeper(PosfuseSweeper):
 
     def objective(self, job: list[str]) -> tuple[str, str]:
         """The validation metric that selects the best checkpoint; max or min, whichever is best."""
+        assert self.config is not None
         assert self.hydra_context is not None
         cfg = self.hydra_context.config_loader.load_sweep_config(self.config, job)
         with open_dict(cfg):

@@ -1,6 +1,7 @@
 """Hydra's sweeper with checks of the sweep. Hydra finds plugins only in this package."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ class PosfuseSweeper(BasicSweeper):
             refuse_twice(run)
         return runs
 
-    def sweep(self, arguments: list[str]) -> Any:
+    def sweep(self, arguments: list[str]) -> None:
         """Run every job that is not finished, or with sweep.fail_fast up to the first failure.
 
         Raises InputError for a sweep over folders, over experiments, over an interval or over no
@@ -89,7 +90,7 @@ class PosfuseSweeper(BasicSweeper):
             self.config.hydra.overrides.task = listed
         (jobs,) = self.split_arguments(parser.parse_overrides(listed), None)
         self.check(jobs)
-        return self.watched(lambda: super(PosfuseSweeper, self).sweep(listed), len(jobs), "run")
+        self.watched(lambda: self._run(jobs), len(jobs), "run")
 
     def given(self, arguments: list[str]) -> list[Override]:
         """The overrides of the sweep: those of its config file, then those of the command."""
@@ -118,10 +119,11 @@ class PosfuseSweeper(BasicSweeper):
             if signals.interruption() != FAIL_FAST:
                 raise
 
-    def _run(self, jobs: list[list[str]], folder: Path) -> None:
+    def _run(self, jobs: list[list[str]]) -> None:
         """Write multirun.yaml, name the finished runs, and launch the others."""
         assert self.config is not None
         assert self.launcher is not None
+        folder = Path(self.config.hydra.sweep.dir)
         folder.mkdir(parents=True, exist_ok=True)
         OmegaConf.save(self.config, folder / MULTIRUN)
         common, done = set.intersection(*map(set, jobs)), 0

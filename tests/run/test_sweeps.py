@@ -167,3 +167,41 @@ def test_a_search_is_resumed_from_its_records(command, small, tmp_path):
     assert again.out.endswith("results: multirun/default; next: posfuse report multirun/default\n")
     sweep = tmp_path / "work" / "multirun" / "default"
     assert [run.state for run in status.runs_of(sweep)] == ["done"] * 2
+
+
+def finish(sweep, *overrides):
+    """Write what a command reads of a finished run."""
+    cfg = checked(composed(*overrides))
+    names = cfg.data.name, cfg.encoding.name, cfg.fusion["name"]
+    folder = sweep / run_folder(*names, cfg.seed, overrides)
+    folder.mkdir(parents=True)
+    own = {"fingerprint": fingerprint(cfg), "settings": settings(cfg), "test": {"accuracy": 0.5}}
+    records.write_json(folder / records.RESULT, {"schema": records.SCHEMA, **own})
+    (folder / records.PREDICTIONS).touch()
+
+
+def test_hydra_composes_once_for_each_choice_of_files(command, tmp_path, monkeypatch):
+    given = ["logger=none", "sweep_id=done", "data.limit=9"]
+    for fusion, seed in product(("add", "concat"), range(4)):
+        finish(tmp_path / "work" / "multirun" / "done", *given, f"fusion={fusion}", f"seed={seed}")
+    compose, composed_by_hydra = ConfigLoaderImpl._load_configuration_impl, []
+
+    def counted(*arguments, **options):
+        composed_by_hydra.append(options["overrides"])
+        return compose(*arguments, **options)
+
+    monkeypatch.setattr(ConfigLoaderImpl, "_load_configuration_impl", counted)
+    sweep = ["-m", *given, "fusion=add,concat", "seed=range(4)"]
+    skipped = command(*sweep)
+    assert (skipped.code, skipped.err) == (0, "")
+    line = "bbc_lead_paragraph sinusoidal concat seed=3: already done, test accuracy 0.5000\n"
+    assert skipped.out.count(": already done, ") == 8
+    assert line in skipped.out
+    assert len(composed_by_hydra) == 2 + 2  # the sweep itself twice
+    assert not list(tmp_path.rglob("train.log"))  # no job has started
+
+    composed_by_hydra.clear()
+    refused = command(*sweep, "model.n_heads=3")
+    assert len(kinds(tmp_path)) == 8
+    assert refused.err.startswith("error: model.n_heads: ")
+    assert len(composed_by_hydra) == 2 + 2

@@ -1,15 +1,12 @@
 """Writes and reads config.yaml of a run, and finds the folders that it names."""
 
 import os
-from collections.abc import Callable
-from dataclasses import fields, is_dataclass, replace
-from functools import cache, partial
+from dataclasses import fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
 
 from posfuse import untrusted
 from posfuse.config import Config

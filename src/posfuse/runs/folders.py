@@ -61,9 +61,14 @@ def _without_place(override: str) -> str:
     return f"{key}={Path(value).name}" if key in CONTENTS else override
 
 
-def folders_of(jobs: list[list[str]], cfg: Any) -> list[str]:
-    """The folders of the runs with these overrides, relative to their sweep. `cfg` is the composed
+def folder_of(overrides: list[str], cfg: Any) -> str:
+    """The folder of the run with these overrides, relative to its sweep. `cfg` is the composed
     config in the sweep's multirun.yaml."""
+    return folders_of([overrides], cfg)[0]
+
+
+def folders_of(jobs: list[list[str]], cfg: Any) -> list[str]:
+    """`folder_of` each job."""
     usual = {axis: str((cfg.get(axis) or {}).get("name")) for axis in AXES}
     usual_seed = OmegaConf.select(cfg, "seed")
     names = dict(OmegaConf.select(cfg, f"hydra.sweeper.{NAMES}") or {})

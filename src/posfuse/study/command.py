@@ -12,7 +12,7 @@ from rich.text import Text
 from posfuse.process import signals
 from posfuse.process.arguments import refuse_twice, shell_line
 from posfuse.statistics.cautions import GROUPS, INSTEAD
-from posfuse.study import caveats, forecast, plan, results_page, stages, sweeps, tables
+from posfuse.study import caveats, forecast, plan, stages, sweeps, tables
 from posfuse.study.looks import Progress, progress
 from posfuse.study.plan import Plan
 from posfuse.study.reading import config_folder, read_study

@@ -90,7 +90,7 @@ def progress(study: Study, results: Results) -> Progress:
             more = seeds_to_decide(h, sample[: planned.seeds[-1]], level, steps[h.name])
         if decision and verdict != UNDECIDED:
             every = over_all_seeds(h, sample, decision.n)
-        solved = decision and solved_runs(study, h, results, decision.n)
+        solved = solved_runs(study, h, results, decision.n) if decision else None
         verdicts.append(Verdict(h, decision, verdict, more, every, study.units, solved))
     next_look = min((made[h.family] for h in needed), default=None)
     arms = {arm for h in needed if made[h.family] == next_look for arm in h.weights}
@@ -130,7 +130,8 @@ def solved_runs(study: Study, h: Hypothesis, results: Results, n: int) -> Solved
     )
     both = differences(h.weights, values[(solved > 0).all(axis=1)]).to_numpy()
     mean = float(both.mean()) if len(both) else np.nan
-    return Solved(*map(int, (solved > 0).sum()), AllSeeds(len(both), mean, *t_interval(both)))
+    of_arm, of_than = map(int, (solved > 0).sum())
+    return Solved(of_arm, of_than, AllSeeds(len(both), mean, *t_interval(both)))
 
 
 def can_decide(h: Hypothesis, family: int, looks: Looks, look: int) -> bool:

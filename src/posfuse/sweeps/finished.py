@@ -29,7 +29,7 @@ def finished(config: DictConfig, folder: Path, own: Sequence[str]) -> str | None
 
         cfg.trainer.precision = precision.precision_of(cfg)
     record = records.finished_record(folder, cfg)
-    return record and done_line(cfg, own, record)
+    return done_line(cfg, own, record) if record else None
 
 
 def done_line(cfg: Config, own: Sequence[str], record: records.Record) -> str:
