@@ -18,7 +18,7 @@ from omegaconf import DictConfig
 
 from posfuse.config import CONF_DIR, Config
 from posfuse.data.corpora import do_without_hub
-from posfuse.errors import HubUnreachable, InputError, lacks_memory
+from posfuse.errors import HubUnreachable, InputError, TrainingError, lacks_memory
 from posfuse.process import signals
 from posfuse.process.arguments import overrides_first
 from posfuse.runs import configs, hydra_errors, records
@@ -26,7 +26,7 @@ from posfuse.runs.checks import checked, task_of
 from posfuse.runs.folders import other_overrides
 from posfuse.runs.hydra_errors import one_line
 from posfuse.runs.multirun import common_overrides
-from posfuse.sweeps.failures import RunFailed, kind_of, message_of, record_failure, report
+from posfuse.sweeps.failures import RunFailed, message_of, record_failure, report
 from posfuse.sweeps.finished import done_line, label_of
 from posfuse.tracking.live import track
 
@@ -106,7 +106,8 @@ def job(config: DictConfig) -> float:
         if not signals.is_worker():
             raise
     except Exception as error:  # noqa: BLE001 - any failure: the sweep's other runs continue
-        message, kind = message_of(error, folder), kind_of(error) if cfg else "config"
+        message = message_of(error, folder)
+        kind = getattr(error, "kind", TrainingError.kind) if cfg else "config"
         if hydra_cfg.mode == RunMode.RUN:
             with contextlib.suppress(RunFailed):
                 record_failure(message, folder, overrides, kind)

@@ -4,10 +4,9 @@ import dataclasses
 import re
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from io import TextIOWrapper
-from types import MappingProxyType
 from typing import Any
 
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
@@ -60,7 +59,7 @@ def one_line(error: BaseException) -> str:
     fix = f"an option of this part needs a +, as in +{key}=VALUE"
     if dataclasses.is_dataclass(part):
         whole = config.Config if part.__module__ == config.__name__ else part
-        fix = nearest(key, [f.name for f in dataclasses.fields(part)], dict(_meanings(whole)))
+        fix = nearest(key, [f.name for f in dataclasses.fields(part)], [*_keys(whole)])
     return f"{place}{key}: unknown key; {fix}"
 
 
@@ -70,29 +69,24 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _meanings(part: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Each key of a schema with its meaning."""
+def _keys(part: Any, prefix: str = "") -> Iterator[str]:
+    """Each key of a schema."""
     for field in dataclasses.fields(part):
-        yield prefix + field.name, field.metadata.get("meaning", "")
+        yield prefix + field.name
         if dataclasses.is_dataclass(field.type):
-            yield from _meanings(field.type, f"{prefix}{field.name}.")
+            yield from _keys(field.type, f"{prefix}{field.name}.")
 
 
-def nearest(name: str, own: Sequence[str], known: Mapping[str, str] = MappingProxyType({})) -> str:
-    """The fix for an unknown name: a key of `known` that ends in it; a similar name of `own`;
-    otherwise a key with a similar word, or whose meaning begins with the name."""
+def nearest(name: str, own: Sequence[str], known: Sequence[str] = ()) -> str:
+    """The fix for an unknown name: a key of `known` that ends in it, a similar name of `own`, or a
+    key with a similar word."""
     last = name.rpartition(".")[2]
     near = [key for key in known if key.endswith(f".{last}")]
     near = near or [name.removesuffix(last) + n for n in get_close_matches(last, own, cutoff=0.75)]
-    near = near or [key for key, meaning in known.items() if _is_like(last, key, meaning)]
+    parts = {key: [*key.split("."), *key.split("_")] for key in known}
+    near = near or [key for key in known if get_close_matches(last, parts[key], cutoff=0.8)]
     near.sort(key=lambda key: key.startswith(("pretrain.", "seeds.")))  # rarely meant
     return f"use {' or '.join(near)}" if near else f"use one of {', '.join(own)}"
-
-
-def _is_like(word: str, key: str, meaning: str) -> bool:
-    last = key.rpartition(".")[2]
-    begins = re.match(rf"{re.escape(word.replace('_', ' '))}\b", meaning)
-    return bool(begins or get_close_matches(word, [last, *last.split("_")], cutoff=0.8))
 
 
 def _file_of(error: BaseException) -> str:

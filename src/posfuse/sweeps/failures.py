@@ -18,8 +18,6 @@ from omegaconf import DictConfig, OmegaConf
 from posfuse.errors import (
     NO_MEMORY,
     AlreadyRunning,
-    ConfigError,
-    Conflict,
     InputError,
     TrainingError,
     lacks_memory,
@@ -87,12 +85,6 @@ def refuse_empty(key: str, config: DictConfig) -> None:
         check_folder(key, unresolved[name])
     except InputError as error:
         sys.exit(f"error: {error}")
-
-
-def kind_of(error: Exception) -> str:
-    """The kind of a failure in failure.json."""
-    kinds = AlreadyRunning | ConfigError | Conflict | TrainingError
-    return error.kind if isinstance(error, kinds) else TrainingError.kind
 
 
 def message_of(error: Exception, folder: Path) -> str:
