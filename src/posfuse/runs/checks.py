@@ -47,7 +47,7 @@ def checked(config: DictConfig) -> Config:
             "name another column in one of them"
         )
     _check_corpus(cfg)
-    if cfg.trainer.monitor == "accuracy" and not task.has_accuracy:
+    if cfg.trainer.monitor == "accuracy" and "accuracy" not in task.metrics:
         raise InputError(
             f"trainer.monitor: task={cfg.task.name} has no accuracy; set trainer.monitor=metric, "
             "the task's metric, or loss"
