@@ -175,7 +175,8 @@ def finish(sweep, *overrides):
     names = cfg.data.name, cfg.encoding.name, cfg.fusion["name"]
     folder = sweep / run_folder(*names, cfg.seed, overrides)
     folder.mkdir(parents=True)
-    own = {"fingerprint": fingerprint(cfg), "settings": settings(cfg), "test": {"accuracy": 0.5}}
+    own = {"fingerprint": fingerprint(cfg), "settings": settings(cfg)}
+    own |= {split: {"accuracy": 0.5} for split in ("validation", "test")}
     records.write_json(folder / records.RESULT, {"schema": records.SCHEMA, **own})
     (folder / records.PREDICTIONS).touch()
 
@@ -199,6 +200,10 @@ def test_hydra_composes_once_for_each_choice_of_files(command, tmp_path, monkeyp
     assert line in skipped.out
     assert len(composed_by_hydra) == 2 + 2  # the sweep itself twice
     assert not list(tmp_path.rglob("train.log"))  # no job has started
+
+    by_jobs = command(*sweep, "logger.notes=${hydra:job.name}")  # is known in a job alone
+    assert by_jobs.err == ""
+    assert by_jobs.out.count(": already done, ") == len(list(tmp_path.rglob("train.log"))) == 8
 
     composed_by_hydra.clear()
     refused = command(*sweep, "model.n_heads=3")

@@ -19,7 +19,7 @@ def label_of(cfg: Config, own: Sequence[str]) -> str:
 def finished(config: DictConfig, folder: Path, own: Sequence[str]) -> str | None:
     """The `done_line` of the run in `folder` with this composed config; None unless it is finished.
 
-    Raises the errors of the run, such as InputError and Conflict.
+    Raises the errors of the run, such as InputError and Conflict, and an error for ${hydra:...}.
     """
     with open_dict(config):
         del config["hydra"]

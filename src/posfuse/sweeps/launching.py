@@ -57,7 +57,7 @@ def composed_config(
     cfg = context.config_loader.load_sweep_config(config, overrides)
     with open_dict(cfg):
         cfg.hydra.job.id, cfg.hydra.job.num = f"{cfg.hydra.job.name}_{number}", number
-    HydraConfig.instance().set_config(cfg)
+    HydraConfig.instance().cfg = cfg  # type: ignore[assignment]  # set_config would copy it
     return cfg
 
 
