@@ -107,15 +107,20 @@ def replaced(overrides: Any) -> list[str]:
     return list({override.partition("=")[0]: override for override in overrides}.values())
 
 
-def trained(root: Path, *overrides: str, environment: Any = None) -> list[records.Record]:
-    """The new records of a run or, after `-m`, of a sweep; the ids of its texts stay in root/cache
-    for the next one. Exits if the command fails."""
+def command(root: Path, *overrides: str) -> list[str]:
+    """The words of `posfuse train` with results in root/runs."""
     options = [word for word in overrides if word.startswith("-")]
     own = [f"output_dir={root / 'runs'}", f"cache_dir={root / 'cache'}", "logger=none"]
     values = replaced([*own, *(word for word in overrides if not word.startswith("-"))])
+    return [*POSFUSE, "train", *options, *values]
+
+
+def trained(root: Path, *overrides: str, environment: Any = None) -> list[records.Record]:
+    """The new records of a run or, after `-m`, of a sweep; the ids of its texts stay in root/cache
+    for the next one. Exits if the command fails."""
     before = set(root.rglob(records.RESULT))
-    command = [*POSFUSE, "train", *options, *values]
-    done = subprocess.run(command, stdout=subprocess.DEVNULL, env=environment, check=False)
+    words = command(root, *overrides)
+    done = subprocess.run(words, stdout=subprocess.DEVNULL, env=environment, check=False)
     if done.returncode:
-        sys.exit(f"error: a run failed; see its message above: {' '.join(command)}")
+        sys.exit(f"error: a run failed; see its message above: {' '.join(words)}")
     return [records.read_result(path) for path in set(root.rglob(records.RESULT)) - before]

@@ -7,6 +7,7 @@ Runs have one epoch of one batch, so training takes almost none of their time.
 
 import argparse
 import resource
+import shutil
 import statistics
 import subprocess
 import tempfile
@@ -17,6 +18,8 @@ from typing import Any
 
 import harness
 import store
+from posfuse.runs import records
+from posfuse.runs.identity import fingerprint_of
 
 MEASURES = (
     "train training runs tracking.live data.datamodule evidence statistics verdicts report "
@@ -58,32 +61,54 @@ def start_table(root: Path, repeats: int) -> store.Table:
     return store.table("Time of a sweep besides training", ["", "seconds"], rows, note)
 
 
-def sizes_table(root: Path, sizes: list[int]) -> store.Table:
-    """The command and the report of finished sweeps of so many runs, half of each operator."""
+def sizes_table(root: Path, sizes: list[int], copies: int) -> store.Table:
+    """The command and the report of finished sweeps of so many runs, half of each operator; the
+    command alone of a sweep of copies."""
     rows: list[store.Row] = []
+    own = ["-m", *RUN, "fusion=add,concat", "sweep_id=sizes"]
+    report = [*harness.POSFUSE, "report", str(root / "runs" / "sizes")]
     for size in sizes:
-        own = ["fusion=add,concat", "sweep_id=sizes"]
-        command(root, size // 2, *own)  # trains those that are not finished
-        with harness.apart() as process:
-            report = process(reported, root / "runs" / "sizes")
-        rows.append([size, command(root, size // 2, *own), *report])
-    columns = ["runs", "command s", "report s", "report's peak memory GB"]
+        seeds = f"seed=range({size // 2})"
+        harness.trained(root, *own, seeds)  # those that are not finished
+        found = [costs(*harness.command(root, *own, seeds)), costs(*report)]
+        rows.append([size, *found[0], *found[1]])
+    for folder in (root / "runs" / "sizes").rglob("seed=0"):
+        copy(folder, range(max(sizes) // 2, copies // 2))
+    found = [costs(*harness.command(root, *own, f"seed=range({copies // 2})"))]
+    rows.append([copies, *found[0], "–", "–"])
+    columns = ["runs", "command CPU s", "its memory GB", "report CPU s", "its memory GB"]
     note = "Two operators. The command finds every run finished; the report is posfuse report."
     return store.table("Finished sweeps", columns, rows, note)
 
 
-def reported(_: Any, sweep: Path) -> tuple[float, float]:
-    """Seconds and peak memory in GB of the report of a sweep."""
-    command = [*harness.POSFUSE, "report", str(sweep)]
-    seconds = harness.seconds(lambda: subprocess.run(command, check=True, capture_output=True))
-    return seconds, 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e9
+def copy(folder: Path, seeds: range) -> None:
+    """Copies of a finished run as runs of other seeds, without its weights."""
+    record = records.read_result(folder / records.RESULT)
+    (folder / records.BEST).write_bytes(b"")
+    for seed in seeds:
+        settings = {**record["settings"], "seed": seed}
+        shutil.copytree(folder, place := folder.with_name(f"seed={seed}"))
+        changed = {"seed": seed, "settings": settings, "fingerprint": fingerprint_of(settings)}
+        records.write_result(place, record | changed)
+
+
+def costs(*command: str) -> tuple[float, float]:
+    """CPU seconds and peak memory in GB of a command."""
+    with harness.apart() as process:
+        return process(_costs, command)
+
+
+def _costs(_: Any, command: tuple[str, ...]) -> tuple[float, float]:
+    subprocess.run(command, check=True, capture_output=True)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime, 1024 * used.ru_maxrss / 1e9
 
 
 def measure(given: argparse.Namespace) -> list[store.Table]:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        return [start_table(root, given.repeats), sizes_table(root, given.runs)]
+        return [start_table(root, given.repeats), sizes_table(root, given.runs, given.copies)]
 
 
 if __name__ == "__main__":
-    store.main(__file__, measure, repeats=3, runs=[10, 100])
+    store.main(__file__, measure, repeats=3, runs=[10, 100], copies=1000)
