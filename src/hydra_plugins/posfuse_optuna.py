@@ -1,4 +1,4 @@
-"""The sweeper of conf/hydra/sweeper/optuna.yaml: a search in place of a grid."""
+"""The sweeper of conf/hydra/sweeper/optuna.yaml, which searches instead of running a grid."""
 
 import math
 from pathlib import Path
@@ -39,7 +39,8 @@ class OptunaSweeper(PosfuseSweeper):
         self.numbers = {"n_trials": n_trials, "n_jobs": n_jobs, "seed": seed}
 
     def sweep(self, arguments: list[str]) -> Any:
-        """Run the trials that Optuna proposes. Finished runs answer from their records.
+        """Run the trials that Optuna proposes. The results of finished runs come from their
+        records.
 
         Raises InputError for a value that cannot be searched, and without Optuna.
         """
@@ -52,7 +53,7 @@ class OptunaSweeper(PosfuseSweeper):
         self.seeds: list[list[str]] = [[]]
         self.listed: list[str] = []  # the override of seed
         searched: dict[str, Any] = {}
-        # A key of the command replaces that of an experiment.
+        # A key of the command replaces the same key of an experiment.
         given = {override.get_key_element(): override for override in self.given(arguments)}
         for key, override in given.items():
             if not override.is_sweep_override():
@@ -82,13 +83,13 @@ class OptunaSweeper(PosfuseSweeper):
         return with_arm([f"{key}={value}" for key, value in values.items()], self.arms)
 
     def jobs(self, own: list[str]) -> list[list[str]]:
-        """The overrides of the runs of a trial; raises InputError if one has a key twice."""
+        """The overrides of the runs of a trial. Raises InputError if one has a key twice."""
         jobs = [[*self.fixed, *own, *seed] for seed in self.seeds]
         refuse_twice(jobs[0])
         return jobs
 
     def objective(self, job: list[str]) -> tuple[str, str]:
-        """The validation metric that selects the best checkpoint; max or min, whichever is best."""
+        """The validation metric that selects the best checkpoint, and "max" or "min"."""
         assert self.config is not None
         assert self.hydra_context is not None
         cfg = self.hydra_context.config_loader.load_sweep_config(self.config, job)
@@ -174,6 +175,6 @@ def distribution(optuna: ModuleType, override: Override) -> Any:
 
 
 def ends_of(distribution: Any) -> list[Any]:
-    """The values that a search is checked with before it starts."""
+    """Example values, to check a search before it starts."""
     choices = getattr(distribution, "choices", None)
     return list(choices or sorted({rounded(distribution.low), rounded(distribution.high)}))

@@ -93,15 +93,15 @@ class PosfuseSweeper(BasicSweeper):
         self.watched(lambda: self._run(jobs), len(jobs), "run")
 
     def given(self, arguments: list[str]) -> list[Override]:
-        """The overrides of the sweep: those of its config file, then those of the command."""
+        """The overrides of the sweep: first of its config file, then of the command."""
         assert self.hydra_context is not None
         parser = OverridesParser.create(self.hydra_context.config_loader)
         params = [f"{key}={value}" for key, value in self.params.items()]
         return list(parser.parse_overrides([*params, *arguments]))
 
     def check(self, jobs: list[list[str]]) -> None:
-        """Raise InputError for jobs that cannot run, before multirun.yaml is written: a refused
-        command must not replace that of a good sweep."""
+        """Raise InputError for jobs that cannot run. This precedes writing multirun.yaml, because a
+        refused command must not replace the file of a good sweep."""
         assert self.config is not None
         self.add_names(names_in(Path(self.config.hydra.sweep.dir)))
         self.validate_batch_is_legal(jobs)
@@ -135,7 +135,8 @@ class PosfuseSweeper(BasicSweeper):
             done += len(left)
 
     def _is_done(self, overrides: list[str], sweep: Path, common: set[str]) -> bool:
-        """Whether a run is finished; then a line says so. Hydra would start a job, 0.2 s each."""
+        """True if a run is finished; prints a line about it. Hydra would start a job, 0.2 s
+        each."""
         signals.check()
         folder = sweep / folder_of(overrides, self.config)
         if not (folder / records.RESULT).exists():
@@ -153,7 +154,7 @@ class PosfuseSweeper(BasicSweeper):
 
     @contextmanager
     def _composed(self, overrides: list[str]) -> Iterator[DictConfig]:
-        """The config of a run, which is that of this process within the block."""
+        """The config of a run. In the block it is also the config of this process."""
         assert self.config is not None
         assert self.hydra_context is not None
         state = HydraConfig.instance()
@@ -238,7 +239,7 @@ def refuse_shared_folders(jobs: list[list[str]], folders: list[str]) -> None:
 
 
 def with_values(override: Override) -> str:
-    """The override as given, with the names that a glob stands for in its place."""
+    """The override, with a glob replaced by the names that match it."""
     line = str(override.input_line)
     if not override.is_sweep_override():
         return line

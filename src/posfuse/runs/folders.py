@@ -68,7 +68,7 @@ def folder_of(overrides: list[str], cfg: Any) -> str:
 
 
 def folders_of(jobs: list[list[str]], cfg: Any) -> list[str]:
-    """`folder_of` each job."""
+    """`folder_of` of each job."""
     usual = {axis: str((cfg.get(axis) or {}).get("name")) for axis in AXES}
     usual_seed = OmegaConf.select(cfg, "seed")
     names = dict(OmegaConf.select(cfg, f"hydra.sweeper.{NAMES}") or {})

@@ -10,17 +10,17 @@ from typing import Any
 
 from posfuse.errors import InputError
 
-AGAIN = 100  # draws of a trial, as long as its values are those of an earlier one
+AGAIN = 100  # largest number of draws of a trial whose values equal an earlier trial's
 
 
 def rounded(value: Any) -> Any:
-    """A drawn value as trials state it."""
+    """A drawn value, rounded as in trials."""
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
 def optuna_for(what: str) -> ModuleType:
-    """Optuna, an optional dependency that takes a second to import. Raises InputError without it;
-    `what` needs it."""
+    """The module optuna, an optional dependency that takes a second to import. Raises InputError
+    without it. `what` is the feature that needs it."""
     try:
         import optuna
     except ImportError as error:
@@ -31,7 +31,7 @@ def optuna_for(what: str) -> ModuleType:
 
 
 class Proposals:
-    """The trials of one search, each with values that no other has: it would be the same run."""
+    """The trials of one search. No two have the same values, because they would be the same run."""
 
     def __init__(
         self, optuna: ModuleType, distributions: dict[str, Any], direction: str, seed: int
@@ -44,7 +44,7 @@ class Proposals:
         self.waiting: list[Any] = []  # Optuna's trials without a score
 
     def ask(self) -> dict[str, Any] | None:
-        """The values of the next trial by key; None if Optuna proposes no new ones."""
+        """The values of the next trial by key; None if Optuna proposes no new values."""
         for _ in range(AGAIN):
             trial = self.study.ask(self.distributions)
             values = {key: rounded(trial.params[key]) for key in self.distributions}

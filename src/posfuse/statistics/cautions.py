@@ -61,7 +61,7 @@ def cautions(
     arms: Mapping[str, Arm], n: int, most_last: float = MOST_LAST, few: str = FEW,
     by_t: bool = True,
 ) -> Cautions:  # fmt: skip
-    """What a verdict of n seeds leans on, from its arms by name; without `by_t` it has no t-test,
+    """The cautions of a verdict of n seeds, from its arms by name. Without `by_t` it has no t-test,
     and two groups of runs do not matter."""
     leans: Cautions = {few: []} if n < FEWEST else {}
     sharing = [shared(arm) for arm in arms.values()]
@@ -191,7 +191,7 @@ def of_comparisons(
         each = leans[name := next(iter(own))] = cautions(own, row["n"])
         named |= {text for text, concerned in each.items() if concerned}
         every[name] = list(own)
-    # Where a caution names arms, it names them all: comparisons share arms.
+    # A caution that names arms names all of them, because comparisons share arms.
     return {
         name: {text: some or every[name] * (text in named) for text, some in each.items()}
         for name, each in leans.items()

@@ -84,8 +84,8 @@ def paired_share_interval(one: ArrayLike, other: ArrayLike, level: float = 0.95)
 
 
 def lower_limit(gained: ArrayLike, lost: ArrayLike, n: int, level: float) -> NDArray[np.float64]:
-    """The one-sided lower limit of the difference of shares in points, from so many gained and lost
-    of n pairs; it is above the true difference in at most `level` of samples."""
+    """The one-sided lower limit of the difference of shares in points, from the numbers of gained
+    and lost of n pairs. It is above the true difference in at most `level` of samples."""
     a, b = np.asarray(gained), np.asarray(lost)
     least = np.nan_to_num(stats.beta.ppf(level / 2, a, n - a + 1), nan=0.0)  # none is gained
     most = np.nan_to_num(stats.beta.isf(level / 2, b + 1, n - b), nan=1.0)  # all are lost
@@ -95,8 +95,8 @@ def lower_limit(gained: ArrayLike, lost: ArrayLike, n: int, level: float) -> NDA
 def is_above(
     gained: ArrayLike, lost: ArrayLike, n: int, threshold: float, level: float
 ) -> NDArray[np.bool_]:
-    """Whether a one-sided test at this level shows a difference of shares above the threshold, in
-    points: McNemar's exact test of 0, and `lower_limit` of any other threshold."""
+    """True if a one-sided test at this level shows a difference of shares above the threshold, in
+    points. The test is McNemar's exact test for 0, and `lower_limit` for other thresholds."""
     if threshold:
         return np.asarray(lower_limit(gained, lost, n, level) >= threshold)
     a, b = np.asarray(gained), np.asarray(lost)
@@ -104,15 +104,15 @@ def is_above(
 
 
 def _pairs(differences: ArrayLike) -> tuple[int, int, int]:
-    """Of differences of 100, 0 and -100 points: how many are gained and lost, and their number."""
+    """The numbers of gained, lost and all pairs, from differences of 100, 0 and -100 points."""
     d = np.asarray(differences, dtype=float)
     assert np.isin(d, (-100, 0, 100)).all()
     return int(np.sum(d > 0)), int(np.sum(d < 0)), len(d)
 
 
 def p_above(differences: ArrayLike, threshold: float = 0.0) -> float:
-    """One-sided p of H0: the difference of shares <= threshold: the smallest level at which
-    `is_above`. Differences are 100, 0 or -100 points."""
+    """One-sided p of H0 that the difference of shares <= threshold: the smallest level at which
+    `is_above` is true. Differences are 100, 0 or -100 points."""
     gained, lost, n = _pairs(differences)
     if not threshold:
         return float(stats.binom.sf(gained - 1, gained + lost, 0.5))
@@ -151,7 +151,7 @@ def shown(
     gained: ArrayLike, lost: ArrayLike, n: int, margin: float, beyond: float,
     level: float, level_equivalence: float,
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:  # fmt: skip
-    """Whether n pairs show a difference above `beyond`, one below -`beyond`, and equivalence within
+    """True where n pairs show a difference above `beyond`, below -`beyond`, and equivalence within
     +-`margin`, by one-sided tests at these levels."""
     both = ((gained, lost), (lost, gained))
     ahead, behind = (is_above(*pairs, n, beyond, level) for pairs in both)

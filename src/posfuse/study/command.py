@@ -93,7 +93,8 @@ def _run(name: str, study: Study, extra: list[str], again: str) -> None:
 
 
 def _show(frozen: Plan, state: Progress, results: Results, console: Console) -> None:
-    """Each verdict with its hypothesis, its numbers and its cautions; those of all at the end."""
+    """Print each verdict with its hypothesis, its numbers and its cautions; then the cautions of
+    all verdicts."""
     leans = caveats.of_verdicts(frozen, state, results)
     own, of_all = caveats.sentences(leans)
     grid = Table.grid(padding=(0, 1))

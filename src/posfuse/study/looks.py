@@ -30,11 +30,12 @@ class AllSeeds:
 
 @dataclass(frozen=True)
 class Solved:
-    """What the share of solved runs does not say, over the seeds of a decision."""
+    """The accuracy of solved runs, which their share does not show, over the seeds of a
+    decision."""
 
-    arm: int  # how many runs of `arm` are solved
+    arm: int  # number of solved runs of `arm`
     than: int
-    both: AllSeeds  # the difference of results, over the seeds that both solve
+    both: AllSeeds  # the difference of results over the seeds that both solve
 
 
 @dataclass(frozen=True)

@@ -56,8 +56,8 @@ def rows_of(frame: pd.DataFrame, at_best: pd.DataFrame, best: pd.DataFrame) -> l
 
 
 def answers(rows: list[Row], second: list[Row], criteria: Criteria) -> list[Answer]:
-    """A row for each comparison, the decided ones first. `second` are the rows of what position or
-    pretraining adds."""
+    """A row for each comparison, decided ones first. `second` has the rows of the parts from
+    position or pretraining."""
     places = list(dict.fromkeys(row["place"] for row in rows))
     has_encodings = len({encoding for _, encoding, _ in places}) > 1
     has_settings = len(places) > len({place[:2] for place in places})

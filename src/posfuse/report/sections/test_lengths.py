@@ -44,8 +44,8 @@ def length_tables(
     comparisons: pd.DataFrame,
     criteria: Criteria,
 ) -> list[Table]:
-    """`by_test_length` is the frame of that name in statistics/lengths.py, and `sliding` that of
-    windows that overlap; `comparisons` is that of `compare` for the areas."""
+    """`by_test_length` is the frame of this name in statistics/lengths.py, and `sliding` is the
+    frame for overlapping windows. `comparisons` is the frame of `compare` for the areas."""
     metric, digits = criteria.metric, criteria.metric.digits
     area = (
         f"mean {metric.title} over the logarithm of the length, over the test lengths above "
