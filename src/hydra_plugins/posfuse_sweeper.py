@@ -82,8 +82,8 @@ class PosfuseSweeper(BasicSweeper):
         assert self.hydra_context is not None
         parser = OverridesParser.create(self.hydra_context.config_loader)
         listed = [with_values(override) for override in self.given(arguments)]
-        # multirun.yaml gets the names that a glob stands for: posfuse status and the report read it
-        # without the config groups.
+        # multirun.yaml gets the names that match a glob, because posfuse status and the report read
+        # it without the config groups.
         self.params = {}
         with read_write(self.config.hydra):
             self.config.hydra.sweeper.params = None

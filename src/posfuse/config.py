@@ -31,8 +31,8 @@ LARGEST_SEED = 2**32 - 1
 @dataclass
 class VocabularyConfig:
     max_size: int = option(50_000, "entries, including <pad> and <unk>", least=3)
-    min_count: int = option(2, "occurrences that a word or character needs", least=1)
-    source: str = one_of("the splits that are counted", "train", "all")
+    min_count: int = option(2, "occurrences below which a word or character is unknown", least=1)
+    source: str = one_of("splits whose words are counted", "train", "all")
     unit: str = one_of("tokens; bytes ignores the keys above", "words", "characters", "bytes")
     ending: str = option("", "characters after each document, for a language model")
     file: str | None = option(None, "your tokenizer.json; replaces the keys before ending")
@@ -95,7 +95,7 @@ class TaskConfig:
         "classification", "what a run learns: classification, language_model, or another kind",
         check=check_name,
     )  # fmt: skip
-    _target_: str | None = option(None, "class of the task; null: the one of its name")
+    _target_: str | None = option(None, "class of the task; null: the class for its name")
     output: str = one_of(
         "last layer of a language model: its own matrix, or the embeddings", "untied", "tied"
     )
@@ -120,7 +120,7 @@ class HostConfig:
     """The Transformer that contains the operator."""
 
     name: str = one_of(
-        "own: the model of model.*; transformers: that of host.path", "own", "transformers"
+        "own: the model of model.*; transformers: the model in host.path", "own", "transformers"
     )
     path: str | None = option(
         None, "folder with config.json, weights and tokenizer.json", check=check_folder
@@ -170,7 +170,7 @@ class OptimConfig:
     lr: float = option(3e-4, "learning rate", above=0)
     weight_decay: float = option(0.0, "weight decay", least=0)
     weight_decay_of: str = one_of(
-        "the parameters that decay; matrices: those of two or more dimensions", "all", "matrices"
+        "parameters with weight decay; matrices: those of two or more dimensions", "all", "matrices"
     )
     schedule: str = one_of("the learning rate after the warm-up", "constant", "linear", "cosine")
     warmup: int = option(0, "steps in which the learning rate rises linearly to optim.lr", least=0)
@@ -188,7 +188,7 @@ class TrainerConfig:
     accumulate: int = option(1, "batches per step of the optimizer", least=1)
     clip_norm: float | None = option(1.0, "largest gradient norm; null: no limit", above=0)
     monitor: str = one_of(
-        "validation metric that selects the best checkpoint; metric: that of the task",
+        "validation metric that selects the best checkpoint; metric: the task's",
         "accuracy", "macro_f1", "loss", "metric",
     )  # fmt: skip
     evaluations: int = option(1, "evaluations per epoch, evenly spaced", least=1)
@@ -218,7 +218,7 @@ class FidelityConfig:
     batch_order: str = one_of("by_run: encoding and fusion decide too", "by_seed", "by_run")
     validation_split: str = one_of("by data.split_seed, or the run's seed", "fixed", "by_seed")
     gate_scalar: str = one_of("gates per token: one, or one per feature", "scalar", "feature")
-    gate_mlp: str = one_of("the MLP of gate_mlp gives the gate, or the output", "gate", "mlp")
+    gate_mlp: str = one_of("output of the MLP of gate_mlp: the gate, or H", "gate", "mlp")
     concat_bias: bool = option(False, "add a bias to the projection of [E; P]")
     mlp_activation: str = one_of("activation of the operator mlp", "gelu", "relu")
     mlp_biases: str = one_of("initial biases of mlp; linear: as nn.Linear", "zero", "linear")
@@ -260,10 +260,10 @@ class SweepConfig:
 class SeedsConfig:
     """Sources of randomness of a run. A number fixes a source; null follows `seed`."""
 
-    init: int | None = option(None, "initial values; null: as seed", least=0, most=LARGEST_SEED)
-    order: int | None = option(None, "order of batches; null: as seed", least=0, most=LARGEST_SEED)
+    init: int | None = option(None, "initial values; null: seed", least=0, most=LARGEST_SEED)
+    order: int | None = option(None, "order of batches; null: seed", least=0, most=LARGEST_SEED)
     dropout: int | None = option(
-        None, "dropout masks and randomized positions; null: as seed", least=0, most=LARGEST_SEED
+        None, "dropout masks and randomized positions; null: seed", least=0, most=LARGEST_SEED
     )
 
 

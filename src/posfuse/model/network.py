@@ -53,7 +53,7 @@ def check_merge(fusion: Fusion) -> None:
     """Raise ValueError unless an operator turns tokens (..., d) into a tensor of the same shape."""
     tokens, table = torch.zeros(2, 3, fusion.d_model), torch.zeros(3, fusion.d_model)
     given, got = f"tokens {tuple(tokens.shape)} and a table {tuple(table.shape)}", ""
-    fusion.eval()  # without dropout, which would draw from torch's own generator
+    fusion.eval()  # without dropout, which would draw from torch's generator
     try:
         if (shape := getattr(fusion(tokens, table), "shape", "no tensor")) != tokens.shape:
             got = f"returns {shape} for {given}"

@@ -114,11 +114,11 @@ def decide(
     """Judge paired differences at one look (from 0). `sharing` has the numbers of hypotheses that
     share alpha for a difference and for equivalence.
 
-    The mean is ahead or behind if a one-sided t-test shows it, at half of the hypothesis's alpha
-    on each side, and equivalent if one-sided tests of both ends of the margin show that it lies
-    inside, each at all of the alpha. Only one of these results can be false for a true mean, so
-    the chance of a false one is at most alpha. The exception is a true mean of exactly `beyond`, if
-    that is the margin too: there it is 1.5 alpha. With `margins.of_shares` the tests are the exact
+    The mean is ahead or behind if a one-sided t-test shows it, at half of the hypothesis's alpha on
+    each side. It is equivalent if one-sided tests of both ends of the margin show that it is
+    inside, each at the full alpha. For a true mean only one of these results can be false, so the
+    chance of a false one is at most alpha. The exception is a true mean of exactly `beyond`, if
+    this equals the margin: then it is 1.5 alpha. With `margins.of_shares` the tests are the exact
     ones of shares.py in place of t-tests.
     """
     d = np.asarray(differences, dtype=float)[: looks.seeds[look]]
@@ -177,7 +177,7 @@ def chances(
     simulated: int = 10_000, seed: int = 0,
 ) -> list[dict[str, float]]:  # fmt: skip
     """The chance of each result up to each look, for a true difference and normal noise, by
-    simulation: the power of a plan, and how often it ends early.
+    simulation. It gives the power of a plan, and the chance of an early end.
 
     With `margins.of_shares` the differences are 100, 0 and -100, with this mean and spread.
     """

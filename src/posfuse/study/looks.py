@@ -44,8 +44,8 @@ class Verdict:
     decision: Decision | None  # None before the first look
     verdict: str  # supported, refuted, equivalent or undecided
     seeds: tuple[float, float] | None = None  # `seeds_to_decide`, after the last look
-    all_seeds: AllSeeds | None = None  # if more seeds ran than the look that decided has
-    units: str = "seeds"  # or repeats: what the decision counts
+    all_seeds: AllSeeds | None = None  # if more seeds ran than at the look that decided
+    units: str = "seeds"  # or repeats; the units of the decision
     solved: Solved | None = None  # if the hypothesis is about solved runs
 
 
@@ -113,7 +113,8 @@ def samples_of(study: Study, results: Results) -> dict[str, list[float]]:
 
 
 def over_all_seeds(h: Hypothesis, sample: Sequence[float], decided: int) -> AllSeeds | None:
-    """None if the look that decided, with `decided` seeds, had the whole sample."""
+    """The difference over all seeds; None if the look that decided, with `decided` seeds, had all
+    of them."""
     if len(sample) <= decided:
         return None
     interval = t_interval if h.solved is None else shares.difference_interval

@@ -16,7 +16,7 @@ def outcomes(
     results: Results, metric: Metric = ACCURACY, outcome: str = "", solved: float | None = None
 ) -> dict[tuple[str, int], float]:
     """The metric on the test split by (arm, seed), or with outcome=beyond its mean beyond the
-    trained length; the result of guessing for a run that diverged. With `solved` it is 100 for a
+    trained length. A run that diverged has the result of guessing. With `solved` it is 100 for a
     run that has at least this result, and 0 for the others.
 
     Runs without a test beyond their trained length have no such mean, and are left out.

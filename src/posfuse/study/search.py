@@ -1,4 +1,4 @@
-"""tuning.method: tpe. Optuna proposes the trials of each arm, one after another."""
+"""Trials for tuning.method=tpe: Optuna proposes the trials of each arm, one after another."""
 
 from collections.abc import Callable
 

@@ -128,7 +128,7 @@ class Hypothesis(Strict):
 
     @property
     def margins(self) -> Margins:
-        """Equivalence is refuted only by a difference beyond the margin."""
+        """The limits of the decision. Only a difference beyond the margin refutes equivalence."""
         beyond = self.margin if self.expects == "equivalent" else 0.0
         return Margins(self.margin, beyond, of_shares=self.solved is not None)
 
@@ -179,7 +179,7 @@ class Study(Strict):
         for h in self.hypotheses:
             h.outcome = h.outcome or self.metric
             h.solved = self.solved if h.solved is None else h.solved
-        self.tried: Trials = {}  # of tuning.method=tpe, once they are known
+        self.tried: Trials = {}  # known trials with tuning.method=tpe
 
     @property
     def repeats(self) -> int:

@@ -82,7 +82,7 @@ class SweepLauncher(Launcher):
     def launch(
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
     ) -> Sequence[JobReturn]:
-        """Execute all runs and return their results; the result of a run without one is NaN."""
+        """Execute all runs and return their results. A missing result is NaN."""
         sweep = Path(self.config.hydra.sweep.dir)
         common = (self.hydra_context, self.config, self.task_function, Singleton.get_state())
         calls = [

@@ -64,7 +64,7 @@ class Task(ABC):
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The metrics of the test that runs can be compared by."""
+        """The metrics of the test by which runs can be compared."""
         return (self.metric,)
 
     @property
