@@ -25,8 +25,8 @@ ONE_OBJECTIVE = {"trainer.monitor": "objective", "task": "kind of task", "data":
 
 
 class OptunaSweeper(PosfuseSweeper):
-    """Optuna proposes values for the keys that have several. A trial is one run, or one run for
-    each value of seed. Its score is the (mean) validation metric that trainer.monitor names.
+    """Optuna proposes values for the keys with several values. A trial is one run, or one run for
+    each value of seed. Its score is the (mean) validation metric of trainer.monitor.
 
     In multirun.yaml the trials are the arms t00, t01, ... of a sweep.
     """
@@ -149,8 +149,8 @@ class OptunaSweeper(PosfuseSweeper):
 
 
 def distribution(optuna: ModuleType, override: Override) -> Any:
-    """Optuna's distribution of the values of an override, as Hydra's plugin for Optuna reads it: a
-    list is categorical, a range and an interval are numbers, with tag(log) on a logarithmic scale.
+    """Optuna's distribution for the values of an override, as in Hydra's plugin for Optuna. A list
+    is categorical. A range and an interval are numbers, with tag(log) on a logarithmic scale.
     """
     kinds, line, sweep = optuna.distributions, override.input_line, override.value()
     one = ONE | ONE_OBJECTIVE

@@ -53,7 +53,7 @@ class SlurmLauncher(SweepLauncher):
         self.parameters = parameters
 
     def results(self, calls: list[Call]) -> Results:
-        """As in `SweepLauncher`. After a signal it cancels the jobs, which save."""
+        """As in `SweepLauncher`. After a signal it cancels the jobs, which save their state."""
         executor = self.executor()
         from submitit.core.utils import FailedJobError, UncompletedJobError
 

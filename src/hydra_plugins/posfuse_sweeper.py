@@ -57,7 +57,7 @@ class PosfuseSweeper(BasicSweeper):
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
-        """As Hydra's. The launcher composes with the `Composer` as well."""
+        """As Hydra's `setup`. The launcher also gets the `Composer`."""
         loader = Composer(hydra_context.config_loader)
         context = HydraContext(loader, hydra_context.callbacks)
         super().setup(hydra_context=context, task_function=task_function, config=config)

@@ -73,8 +73,8 @@ def help_text() -> str:
 
 @hydra.main(version_base="1.3", config_path=str(CONF_DIR), config_name="train")
 def job(config: DictConfig) -> float:
-    """One Hydra job. Returns the validation metric that selects the best checkpoint, or NaN if the
-    run failed: a sweeper may search by it.
+    """One Hydra job. Returns the validation metric that selects the best checkpoint, for sweepers
+    that search, or NaN if the run failed.
 
     A failure is written to the run's folder. Then a sweep continues, and a single run exits.
     """

@@ -78,7 +78,7 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
 
 
 def naming(runs: pd.DataFrame) -> list[str]:
-    """The columns of CELL that name a cell of these runs: a variant of all runs names none."""
+    """The columns of CELL that name a cell of these runs. A variant of all runs is left out."""
     return CELL[:-1] if runs["variant"].nunique() == 1 else CELL
 
 

@@ -95,8 +95,8 @@ def _places(cfg: Config, folder: Path, path: str) -> list[Path]:
 
 
 def config_of(content: Any) -> Config:
-    """A config from a composed one, from plain values, or from the checked text of a YAML file;
-    raises OmegaConfBaseException or ValueError if they do not fit the schema."""
+    """A config from a composed one, from plain values, or from the checked text of a YAML file.
+    Raises OmegaConfBaseException or ValueError if they do not fit the schema."""
     config, plain = content, content
     if isinstance(content, DictConfig):
         plain = OmegaConf.to_container(content)
@@ -113,7 +113,8 @@ def _schema() -> Any:
 
 
 def _has_its_keys(content: Any, kind: Any) -> bool:
-    """Whether plain values have the keys of a dataclass: "+key" adds one in spite of the schema."""
+    """True if plain values have the keys of a dataclass. "+key" can add a key that the schema
+    lacks."""
     if not isinstance(content, dict) or content.keys() != {f.name for f in fields(kind)}:
         return False
     parts = [f for f in fields(kind) if is_dataclass(f.type)]

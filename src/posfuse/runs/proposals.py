@@ -1,7 +1,7 @@
 """Trials that Optuna proposes, for the tuning of a study and for a sweep.
 
-The sampler has a fixed seed, and a trial follows from the scores of those before it. So the same
-scores give the same trials, and a search that was stopped repeats none of its runs.
+The sampler has a fixed seed, and a trial depends on the scores of earlier trials. So the same
+scores give the same trials, and a stopped search repeats no run.
 """
 
 import math
@@ -36,7 +36,8 @@ class Proposals:
     def __init__(
         self, optuna: ModuleType, distributions: dict[str, Any], direction: str, seed: int
     ) -> None:
-        """`distributions` are Optuna's by key; `direction` is minimize or maximize."""
+        """`distributions` are Optuna's distributions by key. `direction` is minimize or
+        maximize."""
         self.fail, self.distributions = optuna.trial.TrialState.FAIL, distributions
         sampler = optuna.samplers.TPESampler(seed=seed)
         self.study = optuna.create_study(direction=direction, sampler=sampler)
@@ -55,6 +56,6 @@ class Proposals:
         return None
 
     def tell(self, score: float) -> None:
-        """The score of the first trial that waits for one; NaN if it failed."""
+        """Set the score of the first trial without one; NaN if it failed."""
         result = {"state": self.fail} if math.isnan(score) else {"values": score}
         self.study.tell(self.waiting.pop(0), **result)

@@ -118,8 +118,8 @@ def decide(
     each side. It is equivalent if one-sided tests of both ends of the margin show that it is
     inside, each at the full alpha. For a true mean only one of these results can be false, so the
     chance of a false one is at most alpha. The exception is a true mean of exactly `beyond`, if
-    this equals the margin: then it is 1.5 alpha. With `margins.of_shares` the tests are the exact
-    ones of shares.py in place of t-tests.
+    this equals the margin: then it is 1.5 alpha. With `margins.of_shares` the exact tests of
+    shares.py replace the t-tests.
     """
     d = np.asarray(differences, dtype=float)[: looks.seeds[look]]
     mean = float(d.mean())

@@ -1,14 +1,14 @@
 """Statistics of shares: of runs that solve a task, or of seeds in which an operator beats another.
 
-Intervals are of 95 % unless `level` says otherwise. Shares are fractions; differences of solved
+Intervals are 95 % intervals unless `level` is given. Shares are fractions; differences of solved
 runs are in points.
 
 A study pairs the runs of two arms by seed. If both solve the task, or neither does, the pair says
 nothing about the sign of the difference of shares. If the shares are equal, each of the other pairs
-is gained or lost with equal chance (McNemar's exact test). How large the difference is also depends
-on how many pairs are gained or lost: its limit is a Clopper-Pearson limit of the share of gained
-pairs minus one of the share of lost pairs, each at half the level, so it holds at least as often
-as the level says (Bonferroni).
+is gained or lost with equal chance (McNemar's exact test). The size of the difference also depends
+on the number of gained and lost pairs. Its limit is a Clopper-Pearson limit of the share of gained
+pairs minus a limit of the share of lost pairs, each at half the level. So it has at least its
+nominal coverage (Bonferroni).
 """
 
 import numpy as np
@@ -169,8 +169,8 @@ def of_pairs(effect: float, spread: float) -> tuple[float, float]:
 def seeds_to_decide(
     gained: float, lost: float, margin: float, beyond: float, alpha: float
 ) -> float:
-    """The fewest seeds that decide with a chance of 80 %, by simulation, if these shares of pairs
-    are gained and lost."""
+    """The fewest seeds that decide with a chance of 80 %, by simulation, for these shares of gained
+    and lost pairs."""
     shares = [gained, lost, max(1 - gained - lost, 0.0)]
 
     def power_of(n: int) -> float:

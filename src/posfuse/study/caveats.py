@@ -88,7 +88,7 @@ def of_plan(study: Study, settings: Mapping[str, Mapping[str, Any]]) -> list[str
 
 
 def _is_idle(study: Study, look: int) -> bool:
-    """Whether a look cannot decide a hypothesis about solved runs."""
+    """True if a look cannot decide a hypothesis about solved runs."""
     asked = [h for h in study.hypotheses if h.solved is not None]
     families = study.families
     return not all(can_decide(h, len(families[h.family]), study.looks, look) for h in asked)

@@ -137,8 +137,9 @@ def solved_runs(study: Study, h: Hypothesis, results: Results, n: int) -> Solved
 
 
 def can_decide(h: Hypothesis, family: int, looks: Looks, look: int) -> bool:
-    """Whether a hypothesis about solved runs, in a family of this size, is decided at a look by the
-    clearest runs: all that one arm alone solves, or, where equivalence is expected, no such run."""
+    """True if a look can decide a hypothesis about solved runs in a family of this size. It assumes
+    the clearest result: only one arm solves all runs, or, if equivalence is expected, both arms
+    solve the same runs."""
     clearest = np.full(looks.seeds[look], 0.0 if h.expects == "equivalent" else 100.0)
     return decide(clearest, h.margins, looks, look, (family, family)).result != UNDECIDED
 
@@ -150,8 +151,8 @@ def seeds_to_decide(
     difference is the mean of the sample, and equivalence if it is 0.
 
     Both are planned for the upper limit of the spread, or for the observed pairs of solved runs.
-    `level` is the strictest of Holm's, `resolution` that of paired.py. Infinite if no number of
-    seeds suffices; NaN without a spread.
+    `level` is the strictest of Holm's levels, and `resolution` is as in paired.py. Infinite if no
+    number of seeds is enough; NaN without a spread.
     """
     if h.solved is not None:
         gained, lost = (float(np.mean(np.sign(sample) == sign)) for sign in (1, -1))

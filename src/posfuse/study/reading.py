@@ -277,7 +277,7 @@ def _check_hypothesis(place: str, h: Hypothesis, study: Study) -> None:
 
 
 def _check_solved(study: Study) -> None:
-    """What the tests of solved runs cannot answer."""
+    """Check that the tests of solved runs can answer the hypotheses."""
     asked = {f"hypotheses[{i}]": h for i, h in enumerate(study.hypotheses) if h.solved is not None}
     if not asked:
         return

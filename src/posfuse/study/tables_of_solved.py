@@ -1,4 +1,4 @@
-"""The shares of solved runs, and what the runs that both arms solve show."""
+"""Tables of the shares of solved runs, and of the runs that both arms solve."""
 
 from functools import partial
 
@@ -11,7 +11,8 @@ from posfuse.study.spec import Study
 
 
 def legend(study: Study) -> str:
-    """From where on a run is solved, after a space; empty if all hypotheses are about all runs."""
+    """The limit for a solved run in words, after a space; empty if no hypothesis is about solved
+    runs."""
     levels = dict.fromkeys(f"{h.solved:g}" for h in study.hypotheses if h.solved is not None)
     if not levels:
         return ""
@@ -23,7 +24,7 @@ def legend(study: Study) -> str:
 
 
 def sentence(solved: Solved, metric: Metric) -> str:
-    """How many runs are solved, and the difference of results where both are."""
+    """The number of solved runs, and the difference of results over seeds that both arms solve."""
     counts, both = f"Solved: {solved.arm} and {solved.than} runs.", solved.both
     if not both.n:
         return counts
@@ -33,7 +34,7 @@ def sentence(solved: Solved, metric: Metric) -> str:
 
 
 def solved_table(study: Study, state: Progress) -> Table | None:
-    """One row per hypothesis about solved runs that was looked at; None without such a row."""
+    """One row per judged hypothesis about solved runs; None without such a row."""
     metric = study.measured
     rows = [
         {

@@ -60,7 +60,7 @@ class Ending(Callback):
         show.cache_clear()
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
-        """Release the run's configs: those of 10,000 runs of a sweep take 3 GB."""
+        """Release the run's configs, because the configs of 10,000 runs take 3 GB."""
         job_return.cfg = job_return.hydra_cfg = None
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""Finished runs: recognised by their composed configs alone, and named in one line."""
+"""Recognises finished runs by their composed configs, and describes them in one line."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,9 +17,8 @@ def label_of(cfg: Config, own: Sequence[str]) -> str:
 
 
 def finished(config: DictConfig, folder: Path, own: Sequence[str]) -> str | None:
-    """The `done_line` of the run in `folder` with this composed config; None unless it is finished.
-
-    Raises the errors of the run, such as InputError and Conflict, and an error for ${hydra:...}.
+    """The `done_line` of the run in `folder` with this composed config, or None if it is not
+    finished. Raises the errors of the run, such as InputError and Conflict.
     """
     with open_dict(config):
         del config["hydra"]
@@ -33,7 +32,7 @@ def finished(config: DictConfig, folder: Path, own: Sequence[str]) -> str | None
 
 
 def done_line(cfg: Config, own: Sequence[str], record: records.Record) -> str:
-    """What is said of a finished run, which is skipped."""
+    """The log line about a finished run, which is skipped."""
     metric = task_of(cfg).metric
     value = record["test"][metric]
     return f"{label_of(cfg, own)}: already done, test {metric.replace('_', ' ')} {value:.4f}"

@@ -35,7 +35,8 @@ def panel_figure(
 
 
 def joined(row: Mapping[Any, Any], names: Iterable[str] = CELL[:-1]) -> str:
-    """The name of a mark. Where variants differ, each has its panel, whose title has it."""
+    """The name of a mark. It leaves out the variant, because each variant has its own panel with a
+    title."""
     return " ".join(str(row[name]) for name in names if row[name])
 
 

@@ -47,9 +47,9 @@ def lead(
 
 
 def rows_of(frame: pd.DataFrame, at_best: pd.DataFrame, best: pd.DataFrame) -> list[Row]:
-    """The rows of a frame of comparisons that the answer is about, with their place and operator in
-    words. Where operators ran with several values of a tuned key they are those of `at_best`, the
-    same frame at the best values; `best` is that of `OwnBest`."""
+    """The rows of a frame of comparisons for the answer, with their place and operator in words. If
+    operators ran with several values of a tuned key, the rows come from `at_best`, the same frame
+    at the best values. `best` is the frame of `OwnBest`."""
     tuned = set(zip(best["data"], best["encoding"], strict=True))
     untuned = (row for row in _rows(frame) if row["place"][:2] not in tuned)
     return [*_rows(at_best), *untuned]
