@@ -99,7 +99,7 @@ def test_two_corpora_of_one_name_need_another_name(command, small, tmp_path):
     assert command(*replaced([*small, f"data.path={one}"])).code == 0
     theirs = replaced([*small, f"data.path={other}"])
     message = "result.json: has the result of other texts that are also named 'tiny'; set "
-    assert_one_line(command(*theirs), message + "data.name=NAME for these texts, or remove that")
+    assert_one_line(command(*theirs), message + "data.name=NAME for these texts, or remove this")
     assert command(*replaced([*theirs, "data.name=other"])).code == 0
 
 
