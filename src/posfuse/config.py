@@ -61,9 +61,8 @@ class DataConfig:
     splits: SplitsConfig = field(default_factory=SplitsConfig)
     drop_empty: bool = option(False, "drop documents without text instead of refusing them")
     split_seed: int | str = option(
-        0, "seed of the splits; seed: the run's seed", choices=("seed",), least=0,
-        most=LARGEST_SEED,
-    )  # fmt: skip
+        0, "seed of the splits; seed: the run's", choices=("seed",), least=0, most=LARGEST_SEED
+    )
     validation_fraction: float = option(
         0.1, "fraction of train used if there is no validation split", above=0, below=1
     )
@@ -92,10 +91,9 @@ class DataConfig:
 @dataclass
 class TaskConfig:
     name: str = option(
-        "classification", "what a run learns: classification, language_model, or another kind",
-        check=check_name,
-    )  # fmt: skip
-    _target_: str | None = option(None, "class of the task; null: the class for its name")
+        "classification", "what a run learns; another name needs _target_", check=check_name
+    )
+    _target_: str | None = option(None, "class of the task; null: the one of its name")
     output: str = one_of(
         "last layer of a language model: its own matrix, or the embeddings", "untied", "tied"
     )
@@ -154,9 +152,7 @@ class ModelConfig:
     attention_dropout: float | None = option(
         None, "dropout of the attention weights; null: dropout", least=0, below=1
     )
-    head_dropout: float | None = option(
-        None, "dropout before the head; null: dropout", least=0, below=1
-    )
+    head_dropout: float | None = option(None, "before the head; null: dropout", least=0, below=1)
     token_scale: Any = option(
         "sqrt_d", "multiplies the token embeddings; a fraction such as 1/8 is allowed",
         choices=("sqrt_d", "learned"), least=1e-6, most=1e6,
@@ -203,9 +199,7 @@ class TrainerConfig:
     compile: bool = option(False, "torch.compile: a slow start, no gain on a CPU; needs C++")
     limit_batches: int | None = option(None, "batches per split, for a trial; null: all", least=1)
     checkpoint_minutes: float = option(10.0, "minutes between saves within an epoch", above=0)
-    mechanism: bool = option(
-        True, "after training, measure attention by distance, a probe of position, and patching"
-    )
+    mechanism: bool = option(True, "measure how the trained model uses position")
     progress: str = one_of("auto: bar in a terminal, else lines", "auto", "bar", "lines", "none")
 
 
@@ -234,9 +228,8 @@ class LoggerConfig:
     project: str = option("posfuse", "W&B project", check=check_project)
     entity: str | None = option(None, "W&B user or team; null: the key's")
     mode: str | None = option(
-        None, "where W&B logs during training; null: WANDB_MODE, otherwise offline",
-        choices=("offline", "online"),
-    )  # fmt: skip
+        None, "where W&B logs; null: WANDB_MODE, otherwise offline", choices=("offline", "online")
+    )
     tags: list[str] = option(list, "W&B tags")
     notes: str = option("", "W&B notes")
     job_type: str = option("train", "W&B job type; a study sets tune or test")
