@@ -171,7 +171,7 @@ class OptimConfig:
     schedule: str = one_of("the learning rate after the warm-up", "constant", "linear", "cosine")
     warmup: int = option(0, "steps in which the learning rate rises linearly to optim.lr", least=0)
     end_factor: float = option(
-        0.0, "learning rate at the end of a schedule, relative to optim.lr", least=0, most=1
+        0.0, "the learning rate at the end of a schedule, relative to optim.lr", least=0, most=1
     )
     scalar_lr_factor: float = option(
         1.0, "learning-rate factor of learned scalars: token scale, alpha, gate biases", above=0
