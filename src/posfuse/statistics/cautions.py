@@ -173,7 +173,7 @@ def of_comparisons(
     leans: dict[str, Cautions] = {}
     named: set[str] = set()  # the cautions that name an arm
     every = {}  # the arms of each comparison
-    shown = len(CELL) - (runs["variant"].nunique() == 1)  # the variant of all runs names no arm
+    shown = len(naming(runs))
     for row in rows:
         if row["role"] == PLACEBO:
             continue
