@@ -124,7 +124,7 @@ def test_each_arm_has_the_chance_and_the_resolution_of_its_own_corpus():
             results["add", seed] |= {"label_names": ["a", "b"], "documents": {"test": size}}
     results["concat", 0] |= {"documents": {"test": 1000}}
     found = outcomes(results)
-    assert (found["add", 1], found["concat", 1], found["mul", 0]) == (50, 20, 20)
+    assert (found["add"][1], found["concat"][1], found["mul"][0]) == (50, 20, 20)
     assert resolution(results, ["add", "concat"]) == 0.25
     assert resolution(results, ["concat"]) == 0.1
     assert np.isnan(resolution(results, ["mul"]))

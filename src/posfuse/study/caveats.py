@@ -45,7 +45,7 @@ def of_verdicts(plan: Plan, state: Progress, results: Results) -> dict[str, Caut
             seeds = [seed for unit in units for seed in seeds_of_unit(study, name, unit)]
             records = [r for seed in seeds if (r := results.get((name, seed)))]
             arms[name] = Arm(
-                values=[by_outcome[h.outcome][name, seed] for seed in seeds],
+                values=by_outcome[h.outcome][name].loc[seeds].tolist(),
                 guess=by_chance[name],
                 perfect=metric.perfect,
                 settings=records[0].get("settings", {}) if records else {},

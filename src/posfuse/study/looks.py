@@ -4,7 +4,7 @@ A look that decides early has a large difference, so its estimate is too large o
 `AllSeeds` is the difference over all seeds, if seeds ran later for other hypotheses.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -127,7 +127,7 @@ def solved_runs(study: Study, h: Hypothesis, results: Results, n: int) -> Solved
         return None
     arms, seeds = list(h.weights), study.test_seeds[:n]
     values, solved = (
-        pd.Series(outcomes(results, study.measured, h.outcome, own)).unstack(0).loc[seeds, arms]
+        outcomes(results, study.measured, h.outcome, own).loc[seeds, arms]
         for own in (None, h.solved)
     )
     both = differences(h.weights, values[(solved > 0).all(axis=1)]).to_numpy()
@@ -168,9 +168,8 @@ def seeds_to_decide(
     return as_measured, seeds_for_equivalence(std, margin, 0.0, level)
 
 
-def deltas(h: Hypothesis, values: Mapping[tuple[str, int], float], seeds: list[int]) -> list[float]:
-    """The hypothesis's paired differences, up to the first seed that an arm lacks."""
-    by_arm = {arm: [values.get((arm, seed), np.nan) for seed in seeds] for arm in h.weights}
-    of_seeds = differences(h.weights, pd.DataFrame(by_arm, index=seeds)).reindex(seeds)
-    whole = int(of_seeds.notna().cumprod().sum())
-    return [round(value, 9) for value in of_seeds[:whole]]  # differences by rounding are ties
+def deltas(h: Hypothesis, values: pd.DataFrame, units: list[int]) -> list[float]:
+    """The hypothesis's paired differences, up to the first unit that an arm lacks."""
+    of_units = differences(h.weights, values).reindex(units)
+    whole = int(of_units.notna().cumprod().sum())
+    return [round(value, 9) for value in of_units[:whole]]  # differences by rounding are ties

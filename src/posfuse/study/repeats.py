@@ -6,16 +6,13 @@ repeats. The seeds of a repeat only make its mean more exact. A repeat is an ord
 same arms.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 
-import numpy as np
+import pandas as pd
 
 from posfuse.study.spec import NULL_ARM, Study, Values
 
 FAR = 1_000_000  # distance of the null arm's seeds from the seeds of the other arms
-
-Outcomes = Mapping[tuple[str, int], float]  # by arm and seed, or by arm and unit
 
 
 def part_of(repeat: int, arm: str) -> str:
@@ -69,15 +66,14 @@ def seeds_of_unit(study: Study, arm: str, unit: int) -> list[int]:
     return parts_of(study)[part_of(unit, arm)].test_seeds
 
 
-def by_unit(study: Study, outcomes: Outcomes) -> Outcomes:
-    """The outcomes by arm and unit. For a repeat it is the mean over its seeds. Units that lack a
-    seed are left out."""
+def by_unit(study: Study, outcomes: pd.DataFrame) -> pd.DataFrame:
+    """The outcomes with a row for each unit: of a repeat the mean over its seeds, NaN if one is
+    missing."""
     if study.repeats == 1:
         return outcomes
-    means = {}
-    for arm in {arm for arm, _ in outcomes}:
-        for unit in units_of(study):
-            keys = [(arm, seed) for seed in seeds_of_unit(study, arm, unit)]
-            if all(key in outcomes for key in keys):
-                means[arm, unit] = float(np.mean([outcomes[key] for key in keys]))
-    return means
+    units = units_of(study)
+    means = {
+        arm: [values.reindex(seeds_of_unit(study, str(arm), u)).mean(skipna=False) for u in units]
+        for arm, values in outcomes.items()
+    }
+    return pd.DataFrame(means, units)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 import numpy as np
+import pandas as pd
 
 from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.runs.records import Record
@@ -14,22 +15,21 @@ Results = Mapping[tuple[str, int], Record | None]  # by (arm, seed); None for a 
 
 def outcomes(
     results: Results, metric: Metric = ACCURACY, outcome: str = "", solved: float | None = None
-) -> dict[tuple[str, int], float]:
-    """The metric on the test split by (arm, seed), or with outcome=beyond its mean beyond the
-    trained length. A run that diverged has the result of guessing. With `solved` it is 100 for a
-    run that has at least this result, and 0 for the others.
+) -> pd.DataFrame:
+    """The metric on the test split, or with outcome=beyond its mean beyond the trained length: a
+    row for each seed, a column for each arm. A run that diverged has the result of guessing. With
+    `solved` it is 100 for a run that has at least this result, and 0 for the others.
 
-    Runs without a test beyond their trained length have no such mean, and are left out.
+    NaN for a run that is not done, or has no test beyond its trained length.
     """
-    of_arm = guesses(results, metric)
-    values = {
-        key: of_arm[key[0]] if record is None else _value(record, metric, outcome)
-        for key, record in results.items()
-    }
-    values = {key: value for key, value in values.items() if not np.isnan(value)}
+    of_arm, values = guesses(results, metric), dict[str, dict[int, float]]()
+    for (arm, seed), record in results.items():
+        value = of_arm[arm] if record is None else _value(record, metric, outcome)
+        values.setdefault(arm, {})[seed] = value
+    frame = pd.DataFrame(values, dtype=float)
     if solved is None:
-        return values
-    return {key: 100.0 * (round(value, 9) >= solved) for key, value in values.items()}
+        return frame
+    return (100.0 * (frame.round(9) >= solved)).where(frame.notna())
 
 
 def _value(record: Record, metric: Metric, outcome: str) -> float:

@@ -189,8 +189,8 @@ def arms_table(plan: Plan, results: Results) -> Table:
         choice, keys = own.choices[arm], [(arm, seed) for seed in own.study.test_seeds]
         runs = [results[key] for key in keys if key in results]
         values, beyond = (
-            [of_outcome[key] for key in keys if key in of_outcome]
-            for of_outcome in by_outcome.values()
+            frame.get(arm, pd.Series(dtype=float)).reindex(own.study.test_seeds).dropna()
+            for frame in by_outcome.values()
         )
         last = [best_was_last(record) for record in runs if record is not None]
         chosen = [f"{k}={v}{'†' if k in choice.edges else ''}" for k, v in choice.values.items()]
@@ -201,11 +201,11 @@ def arms_table(plan: Plan, results: Results) -> Table:
                 "chosen": " ".join(chosen),
                 "validation": np.nan if choice.validation is None else choice.validation,
                 "n": len(values),
-                "mean": np.mean(values) if values else np.nan,
-                "std": st.spread(values) if values else np.nan,
+                "mean": values.mean(),
+                "std": st.spread(values),
                 "beyond_n": len(beyond),
-                "beyond_mean": np.mean(beyond) if beyond else np.nan,
-                "beyond_std": st.spread(beyond) if beyond else np.nan,
+                "beyond_mean": beyond.mean(),
+                "beyond_std": st.spread(beyond),
                 "diverged": sum(record is None for record in runs),
                 "last": np.mean(last) if last else np.nan,
             }

@@ -42,10 +42,11 @@ def tuning_table(plan: Plan, results: Results) -> Table | None:
     metric, values, rows = study.measured, outcomes(results, study.measured), []
     for arm in study.arms:
         seeds = [seeds_of_unit(study, arm, unit) for unit in units_of(study)]
-        tested = [own for own in seeds if all((arm, seed) in values for seed in own)]
+        column = values.get(arm, pd.Series(dtype=float))
+        tested = [of for own in seeds if (of := column.reindex(own)).notna().all()]
         if len(tested) < 2:
             continue
-        found = components([[values[arm, seed] for seed in own] for own in tested])
+        found = components(tested)
         chosen = [own.choices[arm].values for own in plan.parts().values() if arm in own.choices]
         ranges = {key: _range([c[key] for c in chosen]) for key in chosen[0]}
         rows.append({"arm": arm, "n": len(tested), **ranges, **vars(found)})
