@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from posfuse.evidence.collect import CELL
+from posfuse.evidence.collect import CELL, naming
 from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.statistics.cells import APART, convergence
 from posfuse.statistics.comparisons import PLACEBO, Criteria
