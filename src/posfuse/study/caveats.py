@@ -33,19 +33,18 @@ def of_verdicts(plan: Plan, state: Progress, results: Results) -> dict[str, Caut
     """The cautions of each judged hypothesis, by its name."""
     study, metric = plan.study, plan.study.measured
     by_chance = guesses(results, metric)
-    by_outcome = {h.outcome: outcomes(results, metric, h.outcome) for h in study.hypotheses}
     parts, leans = plan.parts().values(), {}
     for v in state.verdicts:
         if v.decision is None:
             continue
         h, units = v.hypothesis, units_of(study)[: v.decision.n]
-        arms = {}
+        values, arms = outcomes(results, metric, h.outcome), {}
         for name in h.weights:
             choices = [own.choices[name] for own in parts if name in own.choices]
             seeds = [seed for unit in units for seed in seeds_of_unit(study, name, unit)]
             records = [r for seed in seeds if (r := results.get((name, seed)))]
             arms[name] = Arm(
-                values=by_outcome[h.outcome][name].loc[seeds].tolist(),
+                values=values[name].loc[seeds].tolist(),
                 guess=by_chance[name],
                 perfect=metric.perfect,
                 settings=records[0].get("settings", {}) if records else {},

@@ -102,14 +102,11 @@ def progress(study: Study, results: Results) -> Progress:
 def samples_of(study: Study, results: Results) -> dict[str, list[float]]:
     """The paired differences of each hypothesis, in the order of `units_of`, up to the first unit
     that an arm lacks."""
-    by_outcome = {
-        (h.outcome, h.solved): by_unit(
-            study, outcomes(results, study.measured, h.outcome, h.solved)
-        )
+    metric, units = study.measured, units_of(study)
+    return {
+        h.name: deltas(h, by_unit(study, outcomes(results, metric, h.outcome, h.solved)), units)
         for h in study.hypotheses
     }
-    units = units_of(study)
-    return {h.name: deltas(h, by_outcome[h.outcome, h.solved], units) for h in study.hypotheses}
 
 
 def over_all_seeds(h: Hypothesis, sample: Sequence[float], decided: int) -> AllSeeds | None:
