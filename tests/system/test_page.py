@@ -5,6 +5,7 @@ import itertools
 import json
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from processes import HANG
 from small_records import posfuse_report, write_record, write_sweep
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+DOCS = Path(__file__).parents[2] / "docs"
 OPENINGS = itertools.count()
 NASTY = "<img src=x onerror=alert(1)>&amp;$x_1$"
 FLAGS = (
@@ -198,6 +200,30 @@ def test_the_page_never_scrolls_sideways(opened):
         wide = opened.execute_script("return document.documentElement.scrollWidth")
         opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
         assert wide <= width
+
+
+# The labels of a figure that overlap; those at a slant have boxes larger than their letters.
+OVERLAPS = """
+return [...document.querySelectorAll("figure svg")].flatMap(svg => {
+  const labels = [...svg.querySelectorAll("text")].filter(label => label.textContent.trim()
+    && [...label.transform.baseVal].every(turn => turn.angle % 90 === 0));
+  const boxes = labels.map(label => label.getBoundingClientRect());
+  return boxes.flatMap((a, i) => boxes.slice(0, i).flatMap((b, j) => {
+    const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+    const high = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+    return wide > 4 && high > 3 ? [labels[i].textContent + " | " + labels[j].textContent] : [];
+  }));
+});
+"""
+
+
+def test_no_labels_of_a_figure_overlap(opened):
+    found = {opened.title: opened.execute_script(OVERLAPS)}
+    for page in sorted(DOCS.rglob("index.html")):
+        opened.get(page.as_uri())
+        found[page.parent.name] = opened.execute_script(OVERLAPS)
+    assert len(found) > 3
+    assert {name: labels for name, labels in found.items() if labels} == {}
 
 
 def test_it_prints_on_few_pages_with_what_is_behind_each_answer(opened):
