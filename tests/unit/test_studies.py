@@ -315,7 +315,7 @@ def test_a_study_appears_once_its_rows_are_there(long_study):
     assert [float(row[3].split()[0]) for row in rows] == pytest.approx([4, 5, 1, -2], abs=0.3)
     claim = questions.claims().splitlines()[2]
     assert ", 8 of 8 seeds | holds |" in claim
-    assert "alone do as well? | No, still behind | -" in questions.first_screen()
+    assert "do as well on papers? | No, still behind | -" in questions.first_screen()
     assert "not yet run" not in questions.first_screen()
     points = {(g["text"], g["words"], g["placebo"]): g["mean"] for g in questions.gains()}
     assert points == {("arXiv", 1024, False): pytest.approx(4, abs=0.3),

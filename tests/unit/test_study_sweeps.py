@@ -290,21 +290,6 @@ def test_trials_that_would_share_a_folder_are_refused():
         stages.tuning_sweep("mine", study, [])
 
 
-def test_a_config_is_composed_as_by_hydra():
-    """Its plain keys are set in a copy of a config that has the same files."""
-    arms = {
-        "a": {"fusion": "concat", "optim.lr": 1e-05, "data.limit": None},
-        "b": {"fusion": "concat", "model.token_scale": "1/8", "data.max_len": 40},
-        "c": {"data.test_lengths": [80, 160], "data.max_len": 40, "fusion": "concat"},
-    }
-    study = Study("q", settings={"data": "parity"}, arms=arms)
-    found = configurations.fingerprints(study, arms, [])
-    assert len(set(found.values())) == 3
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(configurations, "_is_plain", lambda _: False)  # Hydra composes each arm
-        assert configurations.fingerprints(study, arms, []) == found
-
-
 def of_two(metric="accuracy", outcome="", **settings):
     """A study of two operators, with a hypothesis about an outcome."""
     arms = {name: {"fusion": name} for name in ("add", "concat")}

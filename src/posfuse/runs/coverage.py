@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from posfuse.runs.seeds import validation_seed, with_split_seed
 
 UNKNOWN_SHARE = 0.3  # of a split's tokens; a warning from this value on
 FEWEST_TOKENS = 3  # of a document, in the mean of a split; a warning below this value
+NUMBER = itemgetter(0)  # of a pair of `_of_splits`
 CHARACTERS = "set data.vocabulary.unit=characters for texts without spaces between words"
 
 
@@ -25,8 +27,8 @@ def coverage_warning(row: Mapping[Any, Any]) -> str | None:
     more = "lower data.vocabulary.min_count or raise data.vocabulary.max_size"
     if row.get("settings.data.vocabulary.file"):
         unit, more = "tokens", "take a tokenizer that was trained on such texts"
-    unknown, unknown_in = max(_of_splits(row, "unknown_share"), default=(0.0, ""))
-    fewest, fewest_in = min(_of_splits(row, "mean_tokens"), default=(math.inf, ""))
+    unknown, unknown_in = max(_of_splits(row, "unknown_share"), key=NUMBER, default=(0.0, ""))
+    fewest, fewest_in = min(_of_splits(row, "mean_tokens"), key=NUMBER, default=(math.inf, ""))
     if unknown >= UNKNOWN_SHARE:
         fix = f"{CHARACTERS}, or {more}" if unit == "words" else more
         if row.get("settings.host.name") == "transformers":

@@ -151,13 +151,17 @@ def seconds_left(runs: list[RunStatus]) -> float | None:
     return total / max(1, sum(run.state == "running" for run in runs))
 
 
-def page(sweep: Path, runs: list[RunStatus]) -> Text:
-    """One line per cell, and one for each run that is running or failed."""
-    lines = [f"{sweep}:"]
-    longest = max(len(run.cell) for run in runs)
+def page(sweep: Path, runs: list[RunStatus], columns: int) -> Text:
+    """One line per cell, or two in a narrow terminal, and one for each run that is running or
+    failed."""
+    counts = {}
     for cell in dict.fromkeys(run.cell for run in runs):
-        states = _counts([run for run in runs if run.cell == cell])
-        lines.append(f"{cell:<{longest}}  {states}")
+        counts[cell] = _counts([run for run in runs if run.cell == cell])
+    longest = max(map(len, counts))
+    fits = longest + 2 + max(map(len, counts.values())) <= columns
+    lines = [f"{sweep}:"]
+    for cell, states in counts.items():
+        lines += [f"{cell:<{longest}}  {states}"] if fits else [cell, f"    {states}"]
     for run in runs:
         if run.state not in ("done", "missing"):
             detail = run.detail and f": {run.detail}"
@@ -230,10 +234,10 @@ def main(arguments: Namespace) -> None:
     if not runs:
         raise InputError(f"{sweep}: no runs here; run posfuse train -m first")
     if arguments.once or not sys.stdout.isatty():
-        console.print(page(sweep, runs), soft_wrap=True)
+        console.print(page(sweep, runs, console.width), soft_wrap=True)
         return
-    with Live(page(sweep, runs), console=console, auto_refresh=False) as live:
+    with Live(page(sweep, runs, console.width), console=console, auto_refresh=False) as live:
         while any(run.state != "done" for run in runs):
             time.sleep(REFRESH)
             runs = runs_of(sweep)
-            live.update(page(sweep, runs), refresh=True)
+            live.update(page(sweep, runs, console.width), refresh=True)
