@@ -24,8 +24,8 @@ from posfuse.study.run_table import RUNS
 from posfuse.study.scores import Results
 from posfuse.study.spec import Study
 
-FOLDER = Path(__file__).resolve().parents[1] / "docs" / "findings"
-BAGS, STRINGS = "bags.csv", "strings.csv"  # of benchmarks/without_order.py
+FOLDER = Path(__file__).resolve().parent
+BAGS, STRINGS = "bags.csv", "strings.csv"  # of docs/findings/without_order.py
 ENCODINGS = ["rope", "relative", "t5", "alibi"]
 CELL = ["data", "encoding", "fusion"]
 SECONDS = ["seconds.setup", "seconds.fit", "seconds.test"]

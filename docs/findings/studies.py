@@ -1,7 +1,7 @@
 """Store the evidence of studies, and write docs/findings from it.
 
-    python benchmarks/studies.py multirun/operator_or_scale multirun/positions
-    python benchmarks/studies.py      # after a change of the code: from the committed files alone
+    python docs/findings/studies.py multirun/operator_or_scale multirun/positions
+    python docs/findings/studies.py      # after a change of the code: from the committed files
 
 Of each named study it copies the frozen plan and one row per run to docs/findings/<study>/; of a
 sweep in GRIDS, rows and a figure of its report. Then it writes, from all committed plans and rows:

@@ -1,13 +1,13 @@
 """Store what is reached without order on the documents of a study, for docs/findings.
 
-    python benchmarks/without_order.py text_agnews data.path=FOLDER   # -> text_agnews/bags.csv
-    python benchmarks/without_order.py extrapolation                  # -> extrapolation/strings.csv
+    python docs/findings/without_order.py text_agnews data.path=FOLDER  # -> text_agnews/bags.csv
+    python docs/findings/without_order.py extrapolation  # -> extrapolation/strings.csv
 
 bags.csv: test accuracy of a bag of words with the splits of each test seed. strings.csv: the number
 of test strings, how many of them stand in the training split too, and how many labels a rule
 without order gives on average. `most_frequent` names a symbol that occurs most often in the string,
 `near_mark` one that occurs most often among the `farthest` letters to the left of x. Symbols that
-occur equally often are equally likely answers. benchmarks/studies.py makes tables of both files.
+occur equally often are equally likely answers. docs/findings/studies.py makes tables of both files.
 """
 
 import argparse
