@@ -24,7 +24,7 @@ from posfuse.process import signals
 from posfuse.process.distributed import RANK, rank, world_size
 
 EXIT_SECONDS = 60  # time limit for the others to exit after rank 0 has finished
-FAILURE_SECONDS = 5.0  # the same limit after a failure in rank 0
+FAILURE_SECONDS = 30.0  # the same limit after a failure in rank 0
 
 
 @contextmanager
@@ -34,9 +34,8 @@ def replicas(cfg: Config, folder: Path) -> Iterator[None]:
     if cfg.trainer.devices == 1 or rank() > 0:
         yield
         return
-    logging.getLogger("lightning.fabric").setLevel(
-        logging.WARNING
-    )  # it logs a line for each process
+    # Lightning logs a line for each process.
+    logging.getLogger("lightning.fabric").setLevel(logging.WARNING)
     store = _store()  # needed until the end: torch finds it by its port
     group = {
         "MASTER_ADDR": store.host, "MASTER_PORT": str(store.port), "LOCAL_RANK": "0",
