@@ -160,6 +160,8 @@ CONCAT = [96.0, 98, 97, 99, *[90.0] * 10, 99, None]
 def test_a_run_is_solved_from_the_threshold_on():
     accuracy = {"concat": [89.99, 90.0, 29.0, None]}
     assert outcomes(records(**accuracy), solved=90.0)["concat"].tolist() == [0, 100, 0, 0]
+    diverged = outcomes(records(concat=[20.0, None]), solved=20.0)  # 20 % is guessing
+    assert diverged["concat"].tolist() == [100, 0]
     third = outcomes(records(concat=[100 * 0.29]), solved=29.0)  # 28.999999999999996
     assert third["concat"].tolist() == [100]
 
@@ -250,6 +252,15 @@ def test_a_plan_names_the_looks_that_can_decide_nothing():
     own = study(testing=Evaluation(seeds="0-15", looks=[4, 8, 16]))
     drawn = {arm: {"data.split_seed": "seed", "data.limit": 10} for arm in own.arms}
     assert f"caution: {caveats.IDLE} (looks at 4, 8)" in caveats.of_plan(own, drawn)
+    for expects in ("greater", "equivalent"):  # look 24 can show `gain`, and refute `same`
+        pair = study("gain", "same", testing=Evaluation(seeds="0-47", looks=[24, 48]))
+        pair.hypotheses[0].expects, pair.hypotheses[1].expects = expects, "equivalent"
+        for h in pair.hypotheses:
+            h.margin = 10.0
+        assert "exact test" not in " ".join(caveats.of_plan(pair, drawn))
+    own.hypotheses.append(Hypothesis("mean", "t", "concat", "add", expects="greater"))
+    assert "exact test" not in " ".join(caveats.of_plan(own, drawn))  # a t-test decides
+    own.hypotheses.pop()
     lines = forecast.forecast(own, None)
     assert any("true difference 40: supported in" in line for line in lines)
 
@@ -271,7 +282,7 @@ def written(path, **changes):
         for parent in parents:
             node = node[int(parent) if parent.isdecimal() else parent]
         node[last] = value
-    path.write_text(yaml.safe_dump(content))
+    path.write_text(yaml.safe_dump({k: v for k, v in content.items() if v is not None}))
     return str(path)
 
 
@@ -279,15 +290,28 @@ def written(path, **changes):
     ("changes", "message"),
     [
         ({"solved": 0}, "solved: Input should be greater than 0 (got 0)"),
+        ({"solved": 0.9}, "solved: is in percent (got 0.9); give more than 1, such as 90"),
+        ({"solved": None, "hypotheses__1__solved": True}, "solved: is in percent (got 1); give"),
         ({"hypotheses__0__solved": 101}, "hypotheses[0].solved: Input should be less than"),
         ({"metric": "bits_per_byte"}, "solved: bits_per_byte is not in percent; remove solved"),
-        ({"hypotheses__1__than": ["add", "concat"]}, "hypotheses[1]: compares 3 arms, and the"),
+        ({"hypotheses__1__than": ["add", "concat"]}, "hypotheses[1]: the exact test of solved runs "
+         "compares two arms; name one in `arm` and one in `than`, without `minus`"),
+        ({"hypotheses__0__than": ["add", "add"], "hypotheses__0__minus": ["add", "concat"]},
+         "hypotheses[0]: the exact test of solved runs compares two arms"),
+        ({"hypotheses__1__expects": "equivalent", "hypotheses__1__margin": 1e-4},
+         "hypotheses[1]: 16 seeds cannot decide it by solved runs with alpha=0.05, 2 in its family "
+         "and margin=0.0001; no feasible number of seeds can; give a larger margin"),
+        ({"hypotheses__1__margin": 100}, "hypotheses[1].margin: no difference of shares is beyond "
+         "100 points; give a smaller one, such as 20"),
+        ({"assumed": None}, "assumed: missing; add {difference: 40, spread: 60}, to plan for"),
+        ({"assumed": {"difference": 100, "spread": 4}}, "assumed.difference: must be below 100 "),
         ({"testing__looks": [6]}, "hypotheses[0]: 6 seeds cannot decide it by solved runs with "
          "alpha=0.05, 2 in its family and margin=1; one look needs 7 or more"),
         ({"hypotheses__1__expects": "equivalent", "hypotheses__1__margin": 10},
          "hypotheses[1]: 16 seeds cannot decide it by solved runs with alpha=0.05, 2 in its family "
          "and margin=10; one look needs 42 or more"),
-        ({"assumed": {"difference": 2, "spread": 4}}, "assumed: no differences of 100, 0 and -100"),
+        ({"assumed": {"difference": 2, "spread": 4}}, "assumed.spread: a mean of 2 over "
+         "differences of 100, 0 and -100 points spreads by 14 to 99.9 (got 4)"),
         ({"tuning": {"random": {"optim.lr": {"least": 0.1, "most": 1}}, "trials": 4,
                      "seeds": "100-101", "repeats": 2}, "testing__looks": [2],
           "assumed__between": 1}, "solved: compares seeds, and tuning.repeats repeats; remove one"),

@@ -29,13 +29,15 @@ ONE_SPLIT = "all seeds share one data split, and no interval contains its noise"
 ONE_TEST = "all seeds share the test documents, and no interval contains their noise"
 TUNED = "tuned once, and no interval contains the noise of tuning"
 CHANCE = "close to guessing"
+GUESSED = "guessing counts as solved"
 GROUPS = "runs in two groups, which makes a t-interval unreliable"
 INSTEAD = (
     "Runs in two groups: a study with `solved: 90` compares the shares of solved runs instead."
 )
 LAST = "still improving in most runs"
 EDGE = "best value at the edge of those tried"
-ORDER = (FEW, FEW_VALUES, ONE_SPLIT, ONE_TEST, TUNED, CHANCE, GROUPS, LAST, EDGE)  # in a table
+# In a table:
+ORDER = (FEW, FEW_VALUES, ONE_SPLIT, ONE_TEST, TUNED, CHANCE, GUESSED, GROUPS, LAST, EDGE)
 
 NEAR = 1 / 20  # close to guessing: fraction of the way from guessing to the best possible value
 LEVEL = 0.01  # fraction of arms with normal values that are mistaken for two groups
@@ -59,10 +61,10 @@ class Arm:
 
 def cautions(
     arms: Mapping[str, Arm], n: int, most_last: float = MOST_LAST, few: str = FEW,
-    by_t: bool = True,
+    solved: float | None = None,
 ) -> Cautions:  # fmt: skip
-    """The cautions of a verdict of n seeds, from its arms by name. Without `by_t` it has no t-test,
-    and two groups of runs do not matter."""
+    """The cautions of a verdict of n seeds, from its arms by name. If it is about runs that are
+    solved from a result on, it has no t-test, and two groups of runs do not matter."""
     leans: Cautions = {few: []} if n < FEWEST else {}
     sharing = [shared(arm) for arm in arms.values()]
     concerned = {
@@ -70,13 +72,16 @@ def cautions(
         ONE_TEST: [text == ONE_TEST for text in sharing],
         TUNED: [arm.is_tuned for arm in arms.values()],
         CHANCE: [is_close_to_guessing(arm) for arm in arms.values()],
-        GROUPS: [by_t and in_two_groups(arm.values, APART * _way(arm)) for arm in arms.values()],
+        GUESSED: [solved is not None and arm.guess >= solved for arm in arms.values()],
+        GROUPS: [
+            solved is None and in_two_groups(arm.values, APART * _way(arm)) for arm in arms.values()
+        ],
         LAST: [arm.last > most_last for arm in arms.values()],
         EDGE: [arm.is_at_edge for arm in arms.values()],
     }
     for text, each in concerned.items():
         if any(each):
-            is_of_all = all(each) and text not in (CHANCE, GROUPS)
+            is_of_all = all(each) and text not in (CHANCE, GUESSED, GROUPS)
             leans[text] = [] if is_of_all else list(compress(arms, each))
     return leans
 

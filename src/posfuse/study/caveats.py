@@ -54,7 +54,7 @@ def of_verdicts(plan: Plan, state: Progress, results: Results) -> dict[str, Caut
                 is_at_edge=any(choice.edges for choice in choices),
             )
         leans[h.name] = cautions(
-            arms, v.decision.n, study.convergence.most_last, few(study), by_t=h.solved is None
+            arms, v.decision.n, study.convergence.most_last, few(study), h.solved
         )
     return leans
 
@@ -87,10 +87,15 @@ def of_plan(study: Study, settings: Mapping[str, Mapping[str, Any]]) -> list[str
 
 
 def _is_idle(study: Study, look: int) -> bool:
-    """True if a look cannot decide a hypothesis about solved runs."""
-    asked = [h for h in study.hypotheses if h.solved is not None]
+    """True if a look can decide no hypothesis, because all are about solved runs."""
     families = study.families
-    return not all(can_decide(h, len(families[h.family]), study.looks, look) for h in asked)
+    return all(
+        h.solved is not None
+        and not any(
+            can_decide(h, len(families[h.family]), study.looks, look, d) for d in (0.0, 100.0)
+        )
+        for h in study.hypotheses
+    )
 
 
 def few(study: Study) -> str:

@@ -133,11 +133,10 @@ def solved_runs(study: Study, h: Hypothesis, results: Results, n: int) -> Solved
     return Solved(of_arm, of_than, AllSeeds(len(both), mean, *t_interval(both)))
 
 
-def can_decide(h: Hypothesis, family: int, looks: Looks, look: int) -> bool:
-    """True if a look can decide a hypothesis about solved runs in a family of this size. It assumes
-    the clearest result: only one arm solves all runs, or, if equivalence is expected, both arms
-    solve the same runs."""
-    clearest = np.full(looks.seeds[look], 0.0 if h.expects == "equivalent" else 100.0)
+def can_decide(h: Hypothesis, family: int, looks: Looks, look: int, difference: float) -> bool:
+    """True if a look decides a hypothesis about solved runs in a family of this size, if all seeds
+    have this difference: 100 if only one arm solves its runs, 0 if both solve the same runs."""
+    clearest = np.full(looks.seeds[look], difference)
     return decide(clearest, h.margins, looks, look, (family, family)).result != UNDECIDED
 
 

@@ -102,7 +102,9 @@ def _check(study: Study, problems: Problems) -> None:
     names = Counter(h.name for h in study.hypotheses)
     problems += [f"hypotheses: two are named {n}; rename one" for n in names if names[n] > 1]
     if math.isnan(study.assumed.spread):
-        problems.append("assumed: missing; add {difference: 2, spread: 4}, to plan for")
+        of_shares = any(h.solved is not None for h in study.hypotheses)
+        usual = "{difference: 40, spread: 60}" if of_shares else "{difference: 2, spread: 4}"
+        problems.append(f"assumed: missing; add {usual}, to plan for")
     if not problems:
         problems.check(_check_solved, study)
         used = {arm for h in study.hypotheses for arm in h.weights}
@@ -288,22 +290,38 @@ def _check_solved(study: Study) -> None:
             "solved: compares seeds, and tuning.repeats repeats; remove one of the two"
         )
     d, spread, looks = study.assumed.difference, study.assumed.spread, study.looks
-    if not (0 < d * (100 - d) <= spread**2 <= 100**2 - d**2):
+    if d >= 100:
+        raise InputError(f"assumed.difference: must be below 100 points of solved runs (got {d:g})")
+    if not d * (100 - d) <= spread**2 <= 100**2 - d**2:
+        least = math.ceil(10 * math.sqrt(d * (100 - d))) / 10
+        most = math.floor(10 * math.sqrt(100**2 - d**2)) / 10
         raise InputError(
-            f"assumed: no differences of 100, 0 and -100 points have the mean {d:g} and the spread "
-            f"{spread:g}; see docs/studies.md, or give {{difference: 40, spread: 60}}"
+            f"assumed.spread: a mean of {d:g} over differences of 100, 0 and -100 points spreads "
+            f"by {least:g} to {most:g} (got {spread:g})"
         )
     for place, h in asked.items():
-        if len(h.weights) > 2:
+        if h.solved is not None and h.solved <= 1:
             raise InputError(
-                f"{place}: compares {len(h.weights)} arms, and the exact test of solved runs two; "
-                "give solved to the hypotheses of two arms alone"
+                f"solved: is in percent (got {h.solved:g}); give more than 1, such as 90"
             )
+        if not h.is_of_two_arms:
+            raise InputError(
+                f"{place}: the exact test of solved runs compares two arms; name one in `arm` and "
+                "one in `than`, without `minus`, or give solved to other hypotheses alone"
+            )
+        if h.margin >= 100:
+            raise InputError(
+                f"{place}.margin: no difference of shares is beyond 100 points; give a smaller "
+                "one, such as 20"
+            )
+        wanted = 0.0 if h.expects == "equivalent" else 100.0
         family, alpha = len(study.families[h.family]), looks.alpha
-        if not any(can_decide(h, family, looks, look) for look in range(len(looks.seeds))):
-            least = seeds_needed(lambda n: can_decide(h, family, Looks((n,), alpha), 0))  # noqa: B023
+        if not any(can_decide(h, family, looks, look, wanted) for look in range(len(looks.seeds))):
+            least = seeds_needed(lambda n: can_decide(h, family, Looks((n,), alpha), 0, wanted))  # noqa: B023
+            enough = f"one look needs {least:.0f} or more"
+            if math.isinf(least):
+                enough = "no feasible number of seeds can; give a larger margin"
             raise InputError(
                 f"{place}: {looks.seeds[-1]} seeds cannot decide it by solved runs with "
-                f"alpha={alpha:g}, {family} in its family and margin={h.margin:g}; one look needs "
-                f"{least:.0f} or more"
+                f"alpha={alpha:g}, {family} in its family and margin={h.margin:g}; {enough}"
             )

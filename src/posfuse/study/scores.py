@@ -18,11 +18,14 @@ def outcomes(
 ) -> pd.DataFrame:
     """The metric on the test split, or with outcome=beyond its mean beyond the trained length: a
     row for each seed, a column for each arm. A run that diverged has the result of guessing. With
-    `solved` it is 100 for a run that has at least this result, and 0 for the others.
+    `solved` it is 100 for a run that has at least this result, and 0 for the others; a run that
+    diverged is not solved.
 
     NaN for a run that is not done, or has no test beyond its trained length.
     """
     of_arm, values = guesses(results, metric), dict[str, dict[int, float]]()
+    if solved is not None:
+        of_arm = dict.fromkeys(of_arm, -np.inf)
     for (arm, seed), record in results.items():
         value = of_arm[arm] if record is None else _value(record, metric, outcome)
         values.setdefault(arm, {})[seed] = value

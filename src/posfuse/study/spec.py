@@ -92,7 +92,7 @@ class Hypothesis(Strict):
     margin: Annotated[float, about("largest difference that does not matter", gt=0, le=100)] = 1.0
     family: Annotated[str, about("hypotheses that share alpha")] = "primary"
     outcome: Annotated[str, about("the metric; or beyond: beyond the trained length")] = ""
-    solved: Annotated[float | None, about("in place of the study's", gt=0, le=100)] = None
+    solved: Annotated[float | None, about("percent, in place of the study's", gt=0, le=100)] = None
 
     @property
     def sides(self) -> list[list[str]]:
@@ -107,6 +107,11 @@ class Hypothesis(Strict):
             for arm in arms:
                 weights[arm] = weights.get(arm, 0.0) + sign / len(arms)
         return weights
+
+    @property
+    def is_of_two_arms(self) -> bool:
+        """True for one arm minus another, as the tests of solved runs need it."""
+        return sorted(self.weights.values()) == [-1, 1]
 
     @property
     def operands(self) -> tuple[str, str]:
@@ -153,7 +158,9 @@ class Assumed(Strict):
 class Study(Strict):
     question: str
     metric: Annotated[str, one_of(METRICS)] = "accuracy"
-    solved: Annotated[float | None, about("from here on a run is solved", gt=0, le=100)] = None
+    solved: Annotated[
+        float | None, about("percent of the metric from which on a run is solved", gt=0, le=100)
+    ] = None
     base: Annotated[str, about("a file of conf/ that all runs start from")] = ""
     searchpath: Annotated[list[str], about("folders with config files of your own")] = field(
         default_factory=list
