@@ -198,6 +198,31 @@ def test_no_seed_that_both_solve_has_no_accuracy():
     assert tables.numbers(v, ACCURACY).endswith("Solved: 16 and 0 runs.")
 
 
+@pytest.mark.parametrize(("solved", "is_guessed"), [(20.0, True), (20.1, False), (None, False)])
+def test_a_threshold_that_guessing_reaches_has_a_caution(solved, is_guessed):
+    own, results = study(solved=solved), records(add=ADD, concat=CONCAT)
+    plan = Plan(own, {arm: Choice({}) for arm in own.arms}, {}, "d")
+    leans = caveats.of_verdicts(plan, looks.progress(own, results), results)
+    assert leans["gain"].get(st.GUESSED) == (["concat", "add"] if is_guessed else None)
+
+
+def test_captions_name_the_share_or_both_quantities():
+    own, results = study("mean", "share"), records(add=ADD, concat=CONCAT)
+    of_share = "the share of solved runs"
+    state = looks.progress(own, results)
+    assert tables.legend(own).startswith(f"Points: difference of {of_share} in percent, mean over")
+    caption = tables.verdict_table(own, state).caption
+    assert caption.startswith(f"Paired differences in points of {of_share}. ")
+    assert of_solved.quantity(own.hypotheses, ACCURACY) == f"points of {of_share}"
+    own.hypotheses[0].solved = None
+    assert tables.legend(own).startswith("Points: difference of test accuracy in percent")
+    assert of_solved.quantity(own.hypotheses, ACCURACY) == (
+        f"points of test accuracy, or of {of_share}"
+    )
+    own.hypotheses[1].outcome = "beyond"
+    assert "if its test accuracy is at least 90 % beyond the trained length." in tables.legend(own)
+
+
 def test_a_hypothesis_alone_may_be_about_solved_runs():
     own = study("mean", "share", solved=None)
     own.hypotheses[1].solved = 95.0
@@ -246,6 +271,22 @@ def test_two_groups_matter_to_the_mean_alone_and_the_terminal_names_the_key(solv
     assert ("solved" in [table.name for own in sections for table in own.tables]) != by_mean
     drawn = figure.hypotheses(state.verdicts, {"gain": dict.fromkeys(range(16), 0.0)})
     assert drawn.axes
+
+
+@pytest.mark.parametrize(
+    "changes", [{"minus": ["mul", "sub"]}, {"than": ["add", "mul"]}, {"metric": "bits_per_byte"}]
+)
+def test_no_hint_names_a_key_that_the_study_refuses(changes):
+    own = study(solved=None)
+    own.metric = changes.pop("metric", own.metric)
+    own.hypotheses = [replace(own.hypotheses[0], **changes)]
+    state = looks.Progress([looks.Verdict(own.hypotheses[0], None, "undecided")], [], 0, {})
+    console = Console(file=io.StringIO(), width=200)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(caveats, "of_verdicts", lambda *_: {"gain": {st.GROUPS: ["concat"]}})
+        command._show(Plan(own, {}, {}, "d"), state, {}, console)
+    assert st.GROUPS in console.file.getvalue()
+    assert "a study with `solved" not in console.file.getvalue()
 
 
 def test_a_plan_names_the_looks_that_can_decide_nothing():

@@ -108,7 +108,9 @@ def _show(frozen: Plan, state: Progress, results: Results, console: Console) -> 
     if of_all:
         console.print(Text(of_all))
         console.print()
-    if any(GROUPS in of_hypothesis for of_hypothesis in leans.values()):
+    may_be_solved = frozen.study.measured.is_share and frozen.study.repeats == 1
+    in_groups = [h for h in frozen.study.hypotheses if GROUPS in leans.get(h.name, ())]
+    if may_be_solved and any(h.is_of_two_arms for h in in_groups):
         console.print(Text(INSTEAD))
         console.print()
 

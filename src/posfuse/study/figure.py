@@ -14,6 +14,7 @@ from posfuse.report.sections.test_lengths import results_by_length
 from posfuse.study.looks import Verdict
 from posfuse.study.run_table import at
 from posfuse.study.spec import BEYOND, Study, Values
+from posfuse.study.tables_of_solved import quantity
 
 
 def hypotheses(
@@ -23,12 +24,11 @@ def hypotheses(
 ) -> Figure:
     """A row for each judged hypothesis, in a block for each family. `deltas` has the difference of
     each seed by the hypothesis's name."""
-    beyond = any(v.hypothesis.outcome == BEYOND for v in verdicts)
+    asked = [v.hypothesis for v in verdicts]
+    beyond = any(h.outcome == BEYOND and h.solved is None for h in asked)
     longer = ", or of its mean beyond the trained length" if beyond else ""
-    if any(v.hypothesis.solved is not None for v in verdicts):
-        longer += ", or of the share of solved runs"
     caption = (
-        f"difference in {metric.points}{metric.better}{longer}; small mark: one "
+        f"difference in {quantity(asked, metric)}{longer}; small mark: one "
         f"{verdicts[0].units.removesuffix('s')}; line: the "
         "interval that holds at all looks together; shaded: the margin within which a difference "
         "does not matter"

@@ -101,7 +101,7 @@ def legend(study: Study) -> str:
     of_solved = tables_of_solved.legend(study)
     normal = " and about normal" * any(h.solved is None for h in study.hypotheses)
     return (
-        f"{_differences(study.measured)}, {over}. In brackets: its "
+        f"{_differences(study)}, {over}. In brackets: its "
         "interval at the level of the test. The result is tested after "
         f"{seen}. For these settings, the chance of any false difference in a family of hypotheses "
         f"is at most {100 * study.testing.alpha:g} %, and so is that of any false equivalence, if "
@@ -109,7 +109,10 @@ def legend(study: Study) -> str:
     )
 
 
-def _differences(metric: Metric) -> str:
+def _differences(study: Study) -> str:
+    metric = study.measured
+    if all(h.solved is not None for h in study.hypotheses):
+        return "Points: difference of the share of solved runs in percent"
     if metric.is_share:
         return f"Points: difference of test {metric.title} in percent"
     return f"{metric.heading}: difference on the test split{metric.better}"
@@ -162,13 +165,13 @@ def verdict_table(study: Study, state: Progress) -> Table:
         keys=["hypothesis"],
         name="hypotheses",
         title="Hypotheses",
-        caption=f"Paired differences in {metric.points}{metric.better}. Looks are planned after "
-        f"{looks} {study.units}; a hypothesis stops at the look that decides it. A difference is "
-        "decided if p is at most the level of its look (alpha spending, shared by Holm's rule "
-        "within the family, for differences and for equivalences alike). "
-        "Equivalence uses the level of a one-sided test. The interval belongs to the test that "
-        "decided, otherwise to the test of a difference. For one hypothesis it holds at all looks "
-        f"together; several hypotheses together need wider ones.{caption * has_more}"
+        caption=f"Paired differences in {tables_of_solved.quantity(study.hypotheses, metric)}. "
+        f"Looks are planned after {looks} {study.units}; a hypothesis stops at the look that "
+        "decides it. A difference is decided if p is at most the level of its look (alpha "
+        "spending, shared by Holm's rule within the family, for differences and for equivalences "
+        "alike). Equivalence uses the level of a one-sided test. The interval belongs to the test "
+        "that decided, otherwise to the test of a difference. For one hypothesis it holds at all "
+        f"looks together; several hypotheses together need wider ones.{caption * has_more}"
         f"{tables_of_solved.legend(study)}",
     )  # fmt: skip
 

@@ -1,5 +1,6 @@
 """Tables of the shares of solved runs, and of the runs that both arms solve."""
 
+from collections.abc import Iterable
 from functools import partial
 
 import pandas as pd
@@ -7,20 +8,33 @@ import pandas as pd
 from posfuse.evidence.metric import Metric
 from posfuse.report.table import Table, count, interval, signed, table_of
 from posfuse.study.looks import Progress, Solved
-from posfuse.study.spec import Study
+from posfuse.study.spec import BEYOND, Hypothesis, Study
 
 
 def legend(study: Study) -> str:
     """The limit for a solved run in words, after a space; empty if no hypothesis is about solved
     runs."""
-    levels = dict.fromkeys(f"{h.solved:g}" for h in study.hypotheses if h.solved is not None)
+    levels = dict.fromkeys(limit(h) for h in study.hypotheses if h.solved is not None)
     if not levels:
         return ""
     return (
-        f" A run is solved if its test {study.measured.title} is at least {' or '.join(levels)} %. "
-        "A difference in the share of solved runs has exact tests, which assume independent seeds "
-        "alone."
+        f" A run is solved if its test {study.measured.title} is at least {' or '.join(levels)}. "
+        "A difference in the share of solved runs has exact tests, which assume only that seeds "
+        "are independent. An interval that ends at 0 excludes 0, because the test shows the sign."
     )
+
+
+def limit(h: Hypothesis) -> str:
+    """The result from which on a run is solved."""
+    return f"{h.solved:g} %{' beyond the trained length' * (h.outcome == BEYOND)}"
+
+
+def quantity(hypotheses: Iterable[Hypothesis], metric: Metric) -> str:
+    """The unit of the differences in full: of the metric, of the share of solved runs, or both."""
+    of_shares = [h.solved is not None for h in hypotheses]
+    if all(of_shares):
+        return "points of the share of solved runs"
+    return f"{metric.points}{metric.better}{', or of the share of solved runs' * any(of_shares)}"
 
 
 def sentence(solved: Solved, metric: Metric) -> str:
@@ -38,7 +52,7 @@ def solved_table(study: Study, state: Progress) -> Table | None:
     metric = study.measured
     rows = [
         {
-            "hypothesis": v.hypothesis.name, "from": v.hypothesis.solved, "n": v.decision.n,
+            "hypothesis": v.hypothesis.name, "from": limit(v.hypothesis), "n": v.decision.n,
             "arm": v.solved.arm, "than": v.solved.than,
             **{f"both_{name}": value for name, value in vars(v.solved.both).items()},
         }
@@ -50,7 +64,7 @@ def solved_table(study: Study, state: Progress) -> Table | None:
     return table_of(
         pd.DataFrame(rows),
         [
-            ("solved from", "{:g} %".format, "from"),
+            ("solved from", str, "from"),
             ("seeds", count, "n"),
             ("arm", count, "arm"),
             ("than", count, "than"),
@@ -62,7 +76,7 @@ def solved_table(study: Study, state: Progress) -> Table | None:
         name="solved",
         title="Solved runs",
         caption="How many runs of either arm of a hypothesis are solved, and how many seeds both "
-        f"solve. {metric.unit}: over these seeds, the mean paired difference of test "
+        f"solve. {metric.unit}: over these seeds, the mean paired difference of "
         f"{metric.title} with its t interval. It is exploratory: the arms may solve different "
         "seeds, and no error rate includes it.",
     )
