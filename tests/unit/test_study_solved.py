@@ -246,14 +246,29 @@ def test_what_a_steady_arm_hides_is_in_the_accuracy_of_solved_runs():
 
 
 def test_an_undecided_share_says_how_many_seeds_would_settle_it():
-    """By hand: a quarter of the pairs is gained, and fewer than 6 gained pairs decide nothing."""
+    """4 of 16 pairs are gained: planned for the measured mean and the upper limit of such pairs."""
     own, results = study(), records(add=[30.0] * 16, concat=[95.0] * 4 + [30.0] * 12)
     own.hypotheses[0].margin = 1.0
     (v,) = looks.progress(own, results).verdicts
     assert v.verdict == "undecided"
     as_measured, at_zero = v.seeds
-    assert stats.binom.cdf(5, int(as_measured), 0.25) == pytest.approx(0.2, abs=0.04)
+    either = proportion_confint(4, 16, 0.4, method="beta")[1]
+    a, b, chance = trinomial(int(as_measured), (either + 0.25) / 2, (either - 0.25) / 2)
+    differs = stats.binom.sf(np.maximum(a, b) - 1, a + b, 0.5) <= 0.025
+    assert chance[differs].sum() == pytest.approx(0.8, abs=0.04)
     assert 1_000 < at_zero < np.inf
+
+
+def test_seeds_without_a_gained_or_lost_pair_promise_no_such_seeds():
+    """By hand: none of 16 pairs has the upper 80 % limit 1 - 0.2^(1/16)."""
+    own = Hypothesis("same", "t", "concat", "add", expects="equivalent", margin=15, solved=90.0)
+    n, at_zero = map(int, looks.seeds_to_decide(own, [0.0] * 16, 0.05))
+    assert n == at_zero
+    either = 1 - 0.2 ** (1 / 16)
+    a, b, chance = trinomial(n, either / 2, either / 2)
+    assert chance[shares.shown(a, b, n, 15, 15, 0.025, 0.05)[2]].sum() == pytest.approx(
+        0.8, abs=0.04
+    )
 
 
 @pytest.mark.parametrize(("solved", "by_mean"), [(90.0, False), (None, True)])

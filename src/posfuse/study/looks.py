@@ -146,16 +146,16 @@ def seeds_to_decide(
     """The fewest seeds of a new study with one look that decides with a chance of 80 %: if the true
     difference is the mean of the sample, and equivalence if it is 0.
 
-    Both are planned for the upper limit of the spread, or for the observed pairs of solved runs.
-    `level` is the strictest of Holm's levels, and `resolution` is as in paired.py. Infinite if no
-    number of seeds is enough; NaN without a spread.
+    Both are planned for the upper limit of the spread, or of the share of seeds that one arm alone
+    solves. `level` is the strictest of Holm's levels, and `resolution` is as in paired.py. Infinite
+    if no number of seeds is enough; NaN without a spread.
     """
     if h.solved is not None:
-        gained, lost = (float(np.mean(np.sign(sample) == sign)) for sign in (1, -1))
-        either = (gained + lost) / 2
+        either = shares.share_interval(int(np.count_nonzero(sample)), len(sample), 0.6)[1]
         tests = h.margins.equivalence, h.margins.beyond, level
-        measured = shares.seeds_to_decide(gained, lost, *tests)
-        return measured, shares.seeds_to_decide(either, either, *tests)
+        half, mean = either / 2, float(np.mean(sample)) / 200
+        as_measured = shares.seeds_to_decide(half + mean, half - mean, *tests)
+        return as_measured, shares.seeds_to_decide(half, half, *tests)
     std, mean = spread_limit(sample, resolution), float(np.mean(sample))
     if not std > 0:
         return np.nan, np.nan
