@@ -56,6 +56,14 @@ def test_a_difference_from_0_is_mcnemars_test():
     assert decide(sample(0, 6, 16), OF_SHARES, Looks((16,)), 0).result == "behind"
 
 
+def test_a_p_that_is_equal_to_the_level_decides():
+    assert decide(sample(6, 0, 6), OF_SHARES, Looks((6,), 2**-5), 0).result == "ahead"
+    assert decide(sample(7, 0, 9), OF_SHARES, Looks((9,), 2**-5), 0, (2, 2)).result == "ahead"
+    assert decide(sample(6, 0, 9), OF_SHARES, Looks((9,), 2**-5), 0, (2, 2)).result == "undecided"
+    assert decide(sample(6, 0, 6), OF_SHARES, Looks((6,), 2**-5), 0).low >= 0
+    assert chances(99.99, 1, OF_SHARES, Looks((6,), 2**-5))[0]["ahead"] > 0.9
+
+
 def test_the_limits_are_those_of_both_kinds_of_pairs():
     """By hand if a kind has no pair: 1 - (level / 2)^(1 / n); otherwise statsmodels' limits."""
     end = 0.025 ** (1 / 24)

@@ -128,7 +128,8 @@ def decide(
     p_above, p_below, interval = _tests(margins)
     p = 2 * min(p_above(d, margins.beyond), p_below(d, -margins.beyond))
     p_equivalence = max(p_above(d, -margins.equivalence), p_below(d, margins.equivalence))
-    equivalent, differs = p_equivalence <= level_equivalence, p <= 2 * level
+    rounded = 1 + shares.ROUNDING * margins.of_shares
+    equivalent, differs = p_equivalence <= rounded * level_equivalence, p <= rounded * 2 * level
     result = str(contrasts.decide(mean, differs, equivalent))
     small = bool(differs and equivalent)
     of_one_side = level_equivalence if result == EQUIVALENT else level

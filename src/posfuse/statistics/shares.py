@@ -17,6 +17,7 @@ from scipy import optimize, stats
 
 from posfuse.statistics.paired import NONE, Interval, seeds_needed
 
+ROUNDING = 1e-9  # of a level, relatively; an exact p can be equal to it
 GAMMA = 0.75  # the probability of outperforming that matters (Bouthillier et al. 2021)
 
 
@@ -97,6 +98,7 @@ def is_above(
 ) -> NDArray[np.bool_]:
     """True if a one-sided test at this level shows a difference of shares above the threshold, in
     points. The test is McNemar's exact test for 0, and `lower_limit` for other thresholds."""
+    level *= 1 + ROUNDING
     if threshold:
         return np.asarray(lower_limit(gained, lost, n, level) >= threshold)
     a, b = np.asarray(gained), np.asarray(lost)
