@@ -312,6 +312,7 @@ def simulations(n_sweeps: int) -> dict[str, list[Callable[..., dict[str, Any]]]]
     """The rows of each table by its title. A row's seed is its place among all rows, so new tables
     belong at the end."""
     mean, std = float(PUBLISHED_DELTAS.mean()), st.spread(PUBLISHED_DELTAS)
+    within = f"±{solving.MARGIN:g}"
     return {
         "A sweep of 9 comparisons, spread 1.5 points: each rate is at most 0.05 if all is well": [
             *(partial(false_claims, noise, n, 1.5, 0.0, FALSE_AT_ZERO, n_sweeps)
@@ -372,9 +373,11 @@ def simulations(n_sweeps: int) -> dict[str, list[Callable[..., dict[str, Any]]]]
             partial(solving.false_results, shape, share, 0.0, n_sweeps)
             for shape in solving.SHAPES for share in solving.SHARES
         ],
-        "Runs that solve a task: a false equivalence in a family of 6": [
-            partial(solving.false_results, shape, share, 20.0, n_sweeps)
-            for shape in solving.SHAPES for share in solving.SHARES
+        f"Runs that solve a task: a false equivalence within {within} in a family of 6": [
+            *(partial(solving.false_results, shape, share, solving.MARGIN, n_sweeps)
+              for shape in solving.SHAPES for share in solving.SHARES),
+            *(partial(solving.false_results, shape, 1.0, solving.MARGIN, n_sweeps)
+              for shape in ("both", "both, other spreads")),
         ],
         "Runs that solve a task: a difference found by one test": [
             partial(solving.found, case, n, 2 * n_sweeps)
