@@ -237,6 +237,8 @@ def test_captions_name_the_share_or_both_quantities():
     )
     own.hypotheses[1].outcome = "beyond"
     assert "if its test accuracy is at least 90 % beyond the trained length." in tables.legend(own)
+    beyond = replace(state.verdicts[1], hypothesis=own.hypotheses[1])
+    assert "Accuracy beyond the trained length where both are" in tables.numbers(beyond, ACCURACY)
 
 
 def test_a_hypothesis_alone_may_be_about_solved_runs():
@@ -362,7 +364,7 @@ def written(path, **changes):
     ("changes", "message"),
     [
         ({"solved": 0}, "solved: Input should be greater than 0 (got 0)"),
-        ({"solved": 0.9}, "solved: is in percent (got 0.9); give more than 1, such as 90"),
+        ({"solved": 0.9}, "solved: is in percent (got 0.9); give more, such as 90"),
         ({"solved": None, "hypotheses__1__solved": True}, "solved: is in percent (got 1); give"),
         ({"hypotheses__0__solved": 101}, "hypotheses[0].solved: Input should be less than"),
         ({"metric": "bits_per_byte"}, "solved: bits_per_byte is not in percent; remove solved"),

@@ -89,12 +89,10 @@ def of_plan(study: Study, settings: Mapping[str, Mapping[str, Any]]) -> list[str
 def _is_idle(study: Study, look: int) -> bool:
     """True if a look can decide no hypothesis, because all are about solved runs."""
     families = study.families
-    return all(
-        h.solved is not None
-        and not any(
-            can_decide(h, len(families[h.family]), study.looks, look, d) for d in (0.0, 100.0)
-        )
+    return not any(
+        h.solved is None or can_decide(h, len(families[h.family]), study.looks, look, d)
         for h in study.hypotheses
+        for d in (0.0, 100.0)
     )
 
 

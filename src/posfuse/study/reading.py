@@ -301,9 +301,7 @@ def _check_solved(study: Study) -> None:
         )
     for place, h in asked.items():
         if h.solved is not None and h.solved <= 1:
-            raise InputError(
-                f"solved: is in percent (got {h.solved:g}); give more than 1, such as 90"
-            )
+            raise InputError(f"solved: is in percent (got {h.solved:g}); give more, such as 90")
         if not h.is_of_two_arms:
             raise InputError(
                 f"{place}: the exact test of solved runs compares two arms; name one in `arm` and "

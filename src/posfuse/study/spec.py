@@ -122,9 +122,13 @@ class Hypothesis(Strict):
         return names[0], names[1]
 
     @property
+    def of_lengths(self) -> str:
+        return " beyond the trained length" * (self.outcome == BEYOND)
+
+    @property
     def where(self) -> str:
         of_runs = "" if self.solved is None else " in the share of solved runs"
-        return of_runs + " beyond the trained length" * (self.outcome == BEYOND)
+        return of_runs + self.of_lengths
 
     @property
     def difference(self) -> str:

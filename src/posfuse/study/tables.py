@@ -51,7 +51,7 @@ def numbers(v: Verdict, metric: Metric) -> str:
     )  # fmt: skip
     # For a refuted hypothesis: the side that is behind, and by how much.
     shown = size.relation if is_refuted else size.difference
-    solved = f" {tables_of_solved.sentence(v.solved, metric)}" if v.solved else ""
+    solved = f" {tables_of_solved.sentence(v.solved, h, metric)}" if v.solved else ""
     return f"{shown}{small}, {d.n} {v.units}.{equal}{solved}{every}{more.rstrip()}"
 
 

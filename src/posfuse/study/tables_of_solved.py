@@ -8,7 +8,7 @@ import pandas as pd
 from posfuse.evidence.metric import Metric
 from posfuse.report.table import Table, count, interval, signed, table_of
 from posfuse.study.looks import Progress, Solved
-from posfuse.study.spec import BEYOND, Hypothesis, Study
+from posfuse.study.spec import Hypothesis, Study
 
 
 def legend(study: Study) -> str:
@@ -26,7 +26,7 @@ def legend(study: Study) -> str:
 
 def limit(h: Hypothesis) -> str:
     """The result from which on a run is solved."""
-    return f"{h.solved:g} %{' beyond the trained length' * (h.outcome == BEYOND)}"
+    return f"{h.solved:g} %{h.of_lengths}"
 
 
 def quantity(hypotheses: Iterable[Hypothesis], metric: Metric) -> str:
@@ -37,14 +37,15 @@ def quantity(hypotheses: Iterable[Hypothesis], metric: Metric) -> str:
     return f"{metric.points}{metric.better}{', or of the share of solved runs' * any(of_shares)}"
 
 
-def sentence(solved: Solved, metric: Metric) -> str:
+def sentence(solved: Solved, h: Hypothesis, metric: Metric) -> str:
     """The number of solved runs, and the difference of results over seeds that both arms solve."""
     counts, both = f"Solved: {solved.arm} and {solved.than} runs.", solved.both
     if not both.n:
         return counts
     ends = interval(both.low, both.high, metric.digits - 1)
     size = f"{both.mean:+.{metric.digits - 1}f}" + f" (95 % interval {ends})" * bool(ends)
-    return f"{counts} {metric.heading} where both are solved: {size}, {both.n} seeds, exploratory."
+    of = f"{metric.heading}{h.of_lengths}"
+    return f"{counts} {of} where both are solved: {size}, {both.n} seeds, exploratory."
 
 
 def solved_table(study: Study, state: Progress) -> Table | None:
