@@ -1,5 +1,6 @@
 """The sweeper of conf/hydra/sweeper/optuna.yaml, which searches instead of running a grid."""
 
+import copy
 import math
 from pathlib import Path
 from statistics import fmean
@@ -13,7 +14,7 @@ from hydra_plugins.posfuse_sweeper import ONE, PosfuseSweeper, with_values
 from posfuse.errors import InputError
 from posfuse.process import signals
 from posfuse.process.arguments import refuse_twice
-from posfuse.runs.checks import task_of
+from posfuse.runs.checks import checked, task_of
 from posfuse.runs.configs import config_of
 from posfuse.runs.folders import folder_of
 from posfuse.runs.multirun import MULTIRUN, with_arm
@@ -21,7 +22,10 @@ from posfuse.runs.proposals import Proposals, optuna_for, rounded
 from posfuse.sweeps.failures import say
 
 # Scores of runs that differ in these cannot be compared.
-ONE_OBJECTIVE = {"trainer.monitor": "objective", "task": "kind of task", "data": "corpus"}
+ONE_OBJECTIVE = {
+    "trainer.monitor": "objective", "task.name": "kind of task", "data.name": "corpus",
+    "data.path": "corpus",
+}  # fmt: skip
 
 
 class OptunaSweeper(PosfuseSweeper):
@@ -72,8 +76,8 @@ class OptunaSweeper(PosfuseSweeper):
         first = {key: values[0] for key, values in ends.items()}
         others = [{**first, key: v} for key, values in ends.items() for v in values[1:]]
         jobs = [job for values in (first, *others) for job in self.jobs(self.own(values))]
+        metric, mode = self.objective(jobs)
         self.check(jobs)
-        metric, mode = self.objective(jobs[0])
         search = Proposals(optuna, searched, f"{mode}imize", self.numbers["seed"])
         n = self.numbers["n_trials"]
         return self.watched(lambda: self.search(search, n, metric, mode), n, "trial")
@@ -88,15 +92,42 @@ class OptunaSweeper(PosfuseSweeper):
         refuse_twice(jobs[0])
         return jobs
 
-    def objective(self, job: list[str]) -> tuple[str, str]:
-        """The validation metric that selects the best checkpoint, and "max" or "min"."""
-        assert self.config is not None
-        assert self.hydra_context is not None
-        cfg = self.hydra_context.config_loader.load_sweep_config(self.config, job)
-        with open_dict(cfg):
-            del cfg["hydra"]
-        name, mode = task_of(config_of(OmegaConf.to_container(cfg))).monitor
-        return name.removeprefix("val/"), mode
+    def objective(self, jobs: list[list[str]]) -> tuple[str, str]:
+        """The validation metric that selects the best checkpoint, and "max" or "min".
+
+        Raises InputError if the scores of these jobs cannot be compared, or if the config of every
+        trial is refused. A trial that is refused only for some of its values fails by itself.
+        """
+        first: list[Any] = []
+        refusals: list[InputError | None] = []
+        for job in jobs:
+            with self._composed(job) as composed, read_write(composed), open_dict(composed):
+                place = Path(composed.hydra.sweep.dir, composed.hydra.sweep.subdir)
+                composed.hydra.runtime.output_dir = str(place.absolute())  # as Hydra in a job
+                config = copy.deepcopy(composed)  # ${hydra:...} reads the other
+                del config["hydra"]
+                cfg = config_of(config)
+                name, mode = task_of(cfg).monitor
+                metric = f"{mode} {name.removeprefix('val/')}"
+                own = [metric, cfg.task.name, cfg.data.name, cfg.data.path]
+                try:
+                    checked(config)
+                    refusals.append(None)
+                except InputError as error:
+                    refusals.append(error)
+            first = first or own
+            for (key, what), value, other in zip(ONE_OBJECTIVE.items(), first, own, strict=True):
+                if value != other:
+                    raise InputError(
+                        f"{key}: a search has one {what}, not {value} and {other}; run one command "
+                        "for each"
+                    )
+        for seed in range(len(self.seeds)):
+            of_seed = [error for error in refusals[seed :: len(self.seeds)] if error]
+            if len(of_seed) * len(self.seeds) == len(jobs):
+                raise of_seed[0]
+        mode, name = first[0].split()
+        return name, mode
 
     def search(self, search: Proposals, n: int, metric: str, mode: str) -> list[Any]:
         """Run n trials, n_jobs of them at once, and print the best one."""
@@ -153,9 +184,8 @@ def distribution(optuna: ModuleType, override: Override) -> Any:
     is categorical. A range and an interval are numbers, with tag(log) on a logarithmic scale.
     """
     kinds, line, sweep = optuna.distributions, override.input_line, override.value()
-    one = ONE | ONE_OBJECTIVE
-    if (key := override.key_or_group) in one:
-        raise InputError(f"{key}: a search has one {one[key]}; run one command for each")
+    if (key := override.key_or_group) in ONE:
+        raise InputError(f"{key}: a search has one {ONE[key]}; run one command for each")
     if isinstance(sweep, IntervalSweep):
         low: Any = sweep.start
         high: Any = sweep.end

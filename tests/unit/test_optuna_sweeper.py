@@ -18,6 +18,7 @@ from omegaconf import OmegaConf
 
 from posfuse.config import CONF_DIR
 from posfuse.process import signals
+from posfuse.runs.composing import Composer
 from posfuse.runs.multirun import common_overrides, folders_asked_for
 from refusals import refusal
 
@@ -52,7 +53,7 @@ class Launcher:
 def composed():
     with initialize_config_dir(str(CONF_DIR), version_base="1.3"):
         config = compose("train", ["hydra/sweeper=optuna"], return_hydra_config=True)
-        yield config, GlobalHydra.instance().config_loader()
+        yield config, Composer(GlobalHydra.instance().config_loader())
 
 
 @pytest.fixture
@@ -208,8 +209,27 @@ def test_a_key_of_the_command_replaces_that_of_an_experiment(search):
     [
         (["seed=0,1"], "hydra/sweeper=optuna: nothing to search; give a key several values"),
         ([LR, "seed=interval(0,1)"], "seed=interval(0,1): an interval has no list of values"),
-        (["data=imdb,agnews"], "data: a search has one corpus; run one command for each"),
-        (["trainer.monitor=loss,accuracy"], "trainer.monitor: a search has one objective"),
+        (
+            ["data=imdb,agnews"],
+            "data.name: a search has one corpus, not imdb and agnews; run one command for each",
+        ),
+        (
+            ["data=folder", "data.name=x", "data.path=a,b", "optim.lr=1,2"],
+            "data.path: a search has one corpus, not a and b",
+        ),
+        (
+            ["trainer.monitor=loss,accuracy"],
+            "trainer.monitor: a search has one objective, not min loss and max accuracy",
+        ),
+        (
+            ["task.name=classification,language_model"],
+            "task.name: a search has one kind of task, not classification and language_model",
+        ),
+        (["arm=a,b"], "trainer.monitor: a search has one objective, not max accuracy and min loss"),
+        (["arm=a,c"], "data.name: a search has one corpus, not bbc_lead_paragraph and bbc_article"),
+        ([LR, "data=folder"], "data.path: no corpus given; name a folder"),
+        ([LR, "seed=0,-1"], "seed: must be between 0 and 4294967295 (got -1)"),
+        (["model.n_heads=3,5"], "model.n_heads: "),
         (["sweep_id=a,b"], "sweep_id: a search has one folder; run one command for each"),
         (["optim.lr=interval(2,1)"], "optim.lr=interval(2,1): an interval must ascend"),
         (["optim.lr=tag(log,interval(0,1))"], "optim.lr=tag(log,interval(0,1)): an interval must"),
@@ -223,9 +243,21 @@ def test_what_cannot_be_searched_is_one_line_before_anything_runs(
     search, tmp_path, arguments, message
 ):
     launcher = Launcher()
-    assert refusal(search, *arguments, launcher=launcher).startswith(message)
+    arms = {"a": ["fusion=add"], "b": ["trainer.monitor=loss"], "c": ["data=bbc_article"]}
+    assert refusal(search, *arguments, launcher=launcher, arms=arms).startswith(message)
     assert not launcher.batches
     assert not [*tmp_path.iterdir()]
+
+
+def test_values_may_be_refused_with_some_values_of_other_keys(search):
+    heads = "model.n_heads=3,4"  # 3 heads need 33 features, 4 need 32
+    assert len(search(heads, "model.d_model=32,33", n_trials=4, launcher=Launcher())) == 4
+    assert len(search("arm=a,b", arms={"a": ["fusion=add"], "b": ["model.n_heads=3"]})) == 2
+
+
+def test_values_may_name_what_only_a_job_knows(search):
+    notes = "logger.notes='${hydra:job.name} in ${hydra:runtime.output_dir}'"
+    assert len(search(LR, notes, check=True)) == 3
 
 
 def test_each_choice_is_composed_before_anything_runs(search, tmp_path):
