@@ -38,11 +38,12 @@ class OptunaSweeper(PosfuseSweeper):
     def __init__(
         self, n_trials: int, n_jobs: int, seed: int,
         params: dict[str, str] | None = None, arms: dict[str, list[str]] | None = None,
+        max_batch_size: int | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(None, params, arms)
+        super().__init__(max_batch_size, params, arms)
         self.numbers = {"n_trials": n_trials, "n_jobs": n_jobs, "seed": seed}
 
-    def sweep(self, arguments: list[str]) -> Any:
+    def sweep(self, arguments: list[str]) -> None:
         """Run the trials that Optuna proposes. The results of finished runs come from their
         records.
 
@@ -80,7 +81,7 @@ class OptunaSweeper(PosfuseSweeper):
         self.check(jobs)
         search = Proposals(optuna, searched, f"{mode}imize", self.numbers["seed"])
         n = self.numbers["n_trials"]
-        return self.watched(lambda: self.search(search, n, metric, mode), n, "trial")
+        self.watched(lambda: self.search(search, n, metric, mode), n, "trial")
 
     def own(self, values: dict[str, Any]) -> list[str]:
         """The overrides of a trial with these values."""
@@ -129,13 +130,11 @@ class OptunaSweeper(PosfuseSweeper):
         mode, name = first[0].split()
         return name, mode
 
-    def search(self, search: Proposals, n: int, metric: str, mode: str) -> list[Any]:
+    def search(self, search: Proposals, n: int, metric: str, mode: str) -> None:
         """Run n trials, n_jobs of them at once, and print the best one."""
         assert self.config is not None
-        assert self.launcher is not None
         trials: list[list[str]] = []
         scores: list[float] = []
-        returns: list[Any] = []
         while len(trials) < n:
             asked = [search.ask() for _ in range(min(self.numbers["n_jobs"], n - len(trials)))]
             new = [self.own(values) for values in asked if values is not None]
@@ -146,12 +145,11 @@ class OptunaSweeper(PosfuseSweeper):
             self.write(trials)
             jobs = [job for own in new for job in self.jobs(own)]
             self.validate_batch_is_legal(jobs)
-            returns += self.launcher.launch(jobs, initial_job_idx=len(returns))
+            values = self.scores(jobs, set(self.fixed), len(scores) * len(self.seeds))
             signals.check()
-            for own in new:
-                at = len(scores) * len(self.seeds)
-                runs = returns[at : at + len(self.seeds)]
-                scores.append(fmean(float(run.return_value) for run in runs))
+            for at, own in enumerate(new):
+                runs = values[at * len(self.seeds) : (at + 1) * len(self.seeds)]
+                scores.append(fmean(runs))
                 search.tell(scores[-1])
                 result = "failed" if math.isnan(scores[-1]) else f"{scores[-1]:.4f}"
                 say(f"trial {len(scores)} of {n}: {' '.join(own)}: validation {metric} {result}")
@@ -165,7 +163,6 @@ class OptunaSweeper(PosfuseSweeper):
                 f"best trial: {' '.join(trials[best])}, validation {metric} {scores[best]:.4f}, in "
                 f"{Path(self.config.hydra.sweep.dir) / place}"
             )
-        return returns
 
     def write(self, trials: list[list[str]]) -> None:
         """Write multirun.yaml: a sweep over the trials so far and the seeds."""

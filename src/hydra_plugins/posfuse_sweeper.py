@@ -103,18 +103,23 @@ class PosfuseSweeper(BasicSweeper):
         """Raise InputError for jobs that cannot run. This precedes writing multirun.yaml, because a
         refused command must not replace the file of a good sweep."""
         assert self.config is not None
+        size: Any = self.max_batch_size
+        if size is not None and (type(size) is not int or (size < 1 and size != -1)):
+            raise InputError(
+                f"hydra.sweeper.max_batch_size: must be 1 or more, or null (got {size!r})"
+            )
         self.add_names(names_in(Path(self.config.hydra.sweep.dir)))
         self.validate_batch_is_legal(jobs)
         refuse_shared_folders(jobs, folders_of(jobs, self.config))
 
-    def watched(self, run: Callable[[], Any], n: int, unit: str) -> Any:
+    def watched(self, run: Callable[[], None], n: int, unit: str) -> None:
         """Run a sweep of n units, and print its state every minute; sweep.fail_fast ends it."""
         assert self.config is not None
         folder = self.config.hydra.sweep.dir
         say(f"{n} {unit}{'s' * (n > 1)} in {folder}; Ctrl-C stops, the same command resumes")
         try:
             with every_minute(say, Path(folder)):
-                return run()
+                run()
         except signals.Interrupted:
             if signals.interruption() != FAIL_FAST:
                 raise
@@ -122,35 +127,45 @@ class PosfuseSweeper(BasicSweeper):
     def _run(self, jobs: list[list[str]]) -> None:
         """Write multirun.yaml, name the finished runs, and launch the others."""
         assert self.config is not None
-        assert self.launcher is not None
         folder = Path(self.config.hydra.sweep.dir)
         folder.mkdir(parents=True, exist_ok=True)
         OmegaConf.save(self.config, folder / MULTIRUN)
-        common, done = set.intersection(*map(set, jobs)), 0
-        for batch in self.split_overrides_to_chunks(jobs, self.max_batch_size):
-            left = [job for job in batch if not self._is_done(job, folder, common)]
-            done += len(batch) - len(left)
-            for result in self.launcher.launch(left, done) if left else ():
-                _ = result.return_value  # raises the error of a run
-            done += len(left)
+        self.scores(jobs, set.intersection(*map(set, jobs)))
 
-    def _is_done(self, overrides: list[str], sweep: Path, common: set[str]) -> bool:
-        """True if a run is finished; prints a line about it. Hydra would start a job, 0.2 s
-        each."""
+    def scores(self, jobs: list[list[str]], common: set[str], earlier: int = 0) -> list[float]:
+        """Run the jobs that are not finished, and return the validation metric of each job, or NaN
+        if it failed. `earlier` is the number of the command's jobs before these."""
+        assert self.launcher is not None
+        scores: list[float] = []
+        for batch in self.split_overrides_to_chunks(jobs, self.max_batch_size):
+            known = [self._score_if_done(job, common) for job in batch]
+            left = [job for job, score in zip(batch, known, strict=True) if score is None]
+            number = earlier + len(scores) + len(batch) - len(left)
+            results = iter(self.launcher.launch(left, number) if left else ())
+            # return_value raises the error of a run
+            scores += [next(results).return_value if s is None else s for s in known]
+        return scores
+
+    def _score_if_done(self, overrides: list[str], common: set[str]) -> float | None:
+        """The validation metric of a finished run, and a line about it; None if it is not finished.
+        Hydra would start a job, 0.2 s each."""
+        assert self.config is not None
         signals.check()
-        folder = sweep / folder_of(overrides, self.config)
+        folder = Path(self.config.hydra.sweep.dir) / folder_of(overrides, self.config)
         if not (folder / records.RESULT).exists():
-            return False
+            return None
         own = [override for override in other_overrides(overrides) if override not in common]
         try:
             with self._composed(overrides) as job:
-                line = finished(job, folder, own)
+                found = finished(job, folder, own)
         except Exception:  # noqa: BLE001 - the run raises it again, and its folder gets a failure
-            return False
-        if line:
-            say(line)
-            (folder / records.FAILURE).unlink(missing_ok=True)  # of an earlier command
-        return bool(line)
+            return None
+        if not found:
+            return None
+        line, score = found
+        say(line)
+        (folder / records.FAILURE).unlink(missing_ok=True)  # of an earlier command
+        return score
 
     @contextmanager
     def _composed(self, overrides: list[str]) -> Iterator[DictConfig]:

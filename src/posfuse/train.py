@@ -27,7 +27,7 @@ from posfuse.runs.folders import other_overrides
 from posfuse.runs.hydra_errors import one_line
 from posfuse.runs.multirun import common_overrides
 from posfuse.sweeps.failures import RunFailed, message_of, record_failure, report
-from posfuse.sweeps.finished import done_line, label_of
+from posfuse.sweeps.finished import done_line, label_of, score_of
 from posfuse.tracking.live import track
 
 log = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ def job(config: DictConfig) -> float:
         record = train(cfg, folder, own, place)
         if hydra_cfg.mode == RunMode.RUN:
             log.info("results: %s; next: other settings, for example in a sweep: %s", folder, SWEEP)
-        return float(record["validation"][task_of(cfg).monitor[0].removeprefix("val/")])
+        return score_of(cfg, record)
     except signals.Interrupted as stop:
         record_failure(str(stop), folder, overrides, records.INTERRUPTED)
         if not signals.is_worker():

@@ -147,10 +147,13 @@ def test_a_search_is_resumed_from_its_records(command, small, tmp_path):
     search.append("hydra/sweeper=optuna")
     first = command(*search, "hydra.sweeper.n_trials=1")
     assert first.code == 0, first.err
-    assert len(results(tmp_path / "work")) == 1
-    again = command(*search, "hydra.sweeper.n_trials=2")
+    ((_, done),) = results(tmp_path / "work").items()
+    (done / "train.log").unlink()
+    again = command(*search, "hydra.sweeper.n_trials=2", "hydra.sweeper.max_batch_size=1")
     assert again.code == 0, again.err
     assert again.out.count("already done") == 1
+    assert not (done / "train.log").exists()  # its job has not started again
+    assert "\nrun 2 of 2: tiny " in again.out
     found = {}
     for folder in results(tmp_path / "work").values():
         record = records.read_result(folder / records.RESULT)

@@ -141,6 +141,13 @@ def test_each_trial_trains_every_seed_and_batches_hold_several_trials(search, tm
     assert best.endswith(f"/sinusoidal/add/{jobs[2 * means.index(max(means))][0]}")
 
 
+def test_a_batch_has_at_most_the_runs_of_an_experiment(search):
+    batches = search(LR, "seed=0,1", n_trials=3, n_jobs=3, max_batch_size=4)
+    assert [len(batch) for batch in batches] == [4, 2]
+    message = "hydra.sweeper.max_batch_size: must be 1 or more, or null (got 0)"
+    assert refusal(search, LR, max_batch_size=0) == message
+
+
 def test_a_failed_trial_is_told_as_failed(search, capsys):
     told = []
     tell = optuna.study.Study.tell
@@ -160,7 +167,8 @@ def test_a_failed_trial_is_told_as_failed(search, capsys):
 
 def test_a_signal_ends_the_search(search, monkeypatch):
     def stop():
-        raise signals.Interrupted("interrupted")
+        if launcher.batches:
+            raise signals.Interrupted("interrupted")
 
     launcher = Launcher()
     monkeypatch.setattr(signals, "check", stop)

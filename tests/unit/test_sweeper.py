@@ -1,6 +1,7 @@
 """The sweeper gives the jobs of Hydra's basic sweeper, for all syntax of a sweep."""
 
 import random
+from types import SimpleNamespace
 
 import pytest
 from hydra import compose, initialize_config_dir
@@ -25,7 +26,7 @@ class Recorder:
 
     def launch(self, batch, initial_job_idx):
         self.jobs += [list(overrides) for overrides in batch]
-        return []
+        return [SimpleNamespace(return_value=0.5) for _ in batch]
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +136,13 @@ def test_a_sweep_without_jobs_is_refused_before_anything_is_written(
     key, value = argument.split("=", 1)
     for arguments, params in (([argument], None), ([], {key: value})):
         assert refusal(jobs, "PosfuseSweeper", arguments, params).startswith(message)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("size", [0, -2, 1.5, "x", True])
+def test_a_batch_has_at_least_one_run(jobs, tmp_path, size):
+    message = f"hydra.sweeper.max_batch_size: must be 1 or more, or null (got {size!r})"
+    assert refusal(jobs, "PosfuseSweeper", ["seed=0,1"], size=size) == message
     assert not list(tmp_path.iterdir())
 
 

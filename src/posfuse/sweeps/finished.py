@@ -16,9 +16,14 @@ def label_of(cfg: Config, own: Sequence[str]) -> str:
     return " ".join([*names, *own, f"seed={cfg.seed}"])
 
 
-def finished(config: DictConfig, folder: Path, own: Sequence[str]) -> str | None:
-    """The `done_line` of the run in `folder` with this composed config, or None if it is not
-    finished. Raises the errors of the run, such as InputError and Conflict.
+def score_of(cfg: Config, record: records.Record) -> float:
+    """The validation metric of trainer.monitor, which selects the best checkpoint."""
+    return float(record["validation"][task_of(cfg).monitor[0].removeprefix("val/")])
+
+
+def finished(config: DictConfig, folder: Path, own: Sequence[str]) -> tuple[str, float] | None:
+    """The `done_line` and the score of the run in `folder` with this composed config, or None if it
+    is not finished. Raises the errors of the run, such as InputError and Conflict.
     """
     with open_dict(config):
         del config["hydra"]
@@ -28,7 +33,7 @@ def finished(config: DictConfig, folder: Path, own: Sequence[str]) -> str | None
 
         cfg.trainer.precision = precision.precision_of(cfg)
     record = records.finished_record(folder, cfg)
-    return done_line(cfg, own, record) if record else None
+    return (done_line(cfg, own, record), score_of(cfg, record)) if record else None
 
 
 def done_line(cfg: Config, own: Sequence[str], record: records.Record) -> str:
