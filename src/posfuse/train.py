@@ -45,6 +45,7 @@ def main() -> None:
         others = [a for a in sys.argv[1:] if a not in ("-h", "--help", "-m", "--multirun")]
         sys.argv[1:] = ["--cfg", "job", *others]  # Hydra prints the config
     signals.install()
+    logging.raiseExceptions = False  # a closed stdout or a full disk causes no traceback
     wants_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
     os.environ["HYDRA_FULL_ERROR"] = "1"  # makes Hydra raise its errors; they are formatted below
     try:
@@ -78,7 +79,7 @@ def job(config: DictConfig) -> float:
 
     A failure is written to the run's folder. Then a sweep continues, and a single run exits.
     """
-    logging.raiseExceptions = False  # a full disk is reported as the run's failure
+    logging.raiseExceptions = False  # as in `main`; this may be another process
     hydra_cfg = HydraConfig.get()
     folder = Path(hydra_cfg.runtime.output_dir)
     overrides = list(hydra_cfg.overrides.task)

@@ -1,7 +1,10 @@
 """Sweeps in this process: what a failed run prints, the summary at the end, and lost runs."""
 
+import logging
+import os
 import re
 import shlex
+import sys
 from itertools import product
 
 import pytest
@@ -182,6 +185,17 @@ def finish(sweep, *overrides):
     own |= {split: {"accuracy": 0.5} for split in ("validation", "test")}
     records.write_json(folder / records.RESULT, {"schema": records.SCHEMA, **own})
     (folder / records.PREDICTIONS).touch()
+
+
+def test_a_sweep_of_finished_runs_needs_no_reader_of_stdout(command, tmp_path, monkeypatch):
+    given = ["logger=none", "sweep_id=done"]
+    finish(tmp_path / "work" / "multirun" / "done", *given)
+    reader, writer = os.pipe()
+    os.close(reader)
+    monkeypatch.setattr(logging, "raiseExceptions", True)
+    with open(writer, "w", buffering=1) as closed:
+        monkeypatch.setattr(sys, "stdout", closed)
+        assert command("-m", *given).err == ""
 
 
 def test_hydra_composes_once_for_each_choice_of_files(command, tmp_path, monkeypatch):

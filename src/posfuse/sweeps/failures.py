@@ -136,8 +136,8 @@ def show(line: str) -> None:
 
 
 def say(line: str) -> None:
-    """Print a line of a sweep on stderr in the form of a log line, because stdout may have no
-    reader. Hydra's loggers print only lines of runs."""
+    """Print a line of a sweep on stdout by a log handler, which accepts a stdout without a reader.
+    Hydra's loggers print only lines of runs."""
     logging.StreamHandler(sys.stdout).handle(logging.makeLogRecord({"msg": line}))
 
 
