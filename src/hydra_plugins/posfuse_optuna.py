@@ -68,6 +68,7 @@ class OptunaSweeper(PosfuseSweeper):
                 self.seeds = [[f"{key}={seed}"] for seed in override.sweep_string_iterator()]
             else:
                 searched[key] = distribution(optuna, override)
+        self.fixed = with_arm(self.fixed, self.arms)
         if not searched:
             raise InputError(
                 "hydra/sweeper=optuna: nothing to search; give a key several values, such as "
@@ -140,9 +141,10 @@ class OptunaSweeper(PosfuseSweeper):
             new = [self.own(values) for values in asked if values is not None]
             if not new:
                 say(f"Optuna proposes no new values; the search ends after {len(trials)} trials")
+                self.write(trials, len(trials))
                 break
             trials += new
-            self.write(trials)
+            self.write(trials, n)
             jobs = [job for own in new for job in self.jobs(own)]
             self.validate_batch_is_legal(jobs)
             values = self.scores(jobs, set(self.fixed), len(scores) * len(self.seeds))
@@ -164,12 +166,12 @@ class OptunaSweeper(PosfuseSweeper):
                 f"{Path(self.config.hydra.sweep.dir) / place}"
             )
 
-    def write(self, trials: list[list[str]]) -> None:
-        """Write multirun.yaml: a sweep over the trials so far and the seeds."""
+    def write(self, trials: list[list[str]], n: int) -> None:
+        """Write multirun.yaml: a sweep over the trials so far, of n, and the seeds."""
         assert self.config is not None
         arms = {f"t{i:02}": own for i, own in enumerate(trials)}
         with read_write(self.config.hydra), open_dict(self.config.hydra.sweeper):
-            self.config.hydra.sweeper.update({"params": None, "arms": arms})
+            self.config.hydra.sweeper.update({"params": None, "arms": arms, "n_trials": n})
             self.config.hydra.overrides.task = [*self.fixed, f"arm={','.join(arms)}", *self.listed]
         folder = Path(self.config.hydra.sweep.dir)
         folder.mkdir(parents=True, exist_ok=True)

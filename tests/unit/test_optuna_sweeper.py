@@ -19,7 +19,8 @@ from omegaconf import OmegaConf
 from posfuse.config import CONF_DIR
 from posfuse.process import signals
 from posfuse.runs.composing import Composer
-from posfuse.runs.multirun import common_overrides, folders_asked_for
+from posfuse.runs.multirun import common_overrides, folders_asked_for, runs_to_come
+from posfuse.sweeps.status import runs_of
 from refusals import refusal
 
 optuna = pytest.importorskip("optuna")
@@ -148,6 +149,19 @@ def test_a_batch_has_at_most_the_runs_of_an_experiment(search):
     assert refusal(search, LR, max_batch_size=0) == message
 
 
+def test_readers_know_how_many_runs_a_search_has_and_what_it_varies(search, tmp_path):
+    class Reader(Launcher):
+        def launch(self, jobs, initial_job_idx):
+            seen.append((common_overrides(sweep), runs_to_come(sweep), len(runs_of(sweep))))
+            return super().launch(jobs, initial_job_idx)
+
+    sweep, seen = tmp_path / "mine", []
+    arms = {name: [f"fusion={name}", "optim.lr=0.1"] for name in ("add", "concat")}
+    given = ["arm=add,concat", "data.limit=9", "seed=0,1", "model.dropout=interval(0.1,0.2)"]
+    search(*given, n_jobs=2, launcher=Reader(), arms=arms)
+    assert seen == [(({"data.limit=9"}, 6), 2, 6), (({"data.limit=9"}, 6), 0, 6)]
+
+
 def test_a_failed_trial_is_told_as_failed(search, capsys):
     told = []
     tell = optuna.study.Study.tell
@@ -197,12 +211,19 @@ def test_values_are_read_as_by_hydras_plugin(composed, text):
     assert found == DISTRIBUTIONS[text]
 
 
-def test_an_arm_is_a_choice_and_the_search_ends_when_every_value_is_tried(search, capsys):
+def test_an_arm_is_a_choice_and_the_search_ends_when_every_value_is_tried(search, capsys, tmp_path):
     arms = {"a": ["fusion=add", "optim.lr=0.1"], "b": ["fusion=concat"]}
     batches = search("arm=a,b", n_trials=9, arms=arms)
     assert sorted(job for (job,) in batches) == sorted(arms.values())
     out = capsys.readouterr().out
     assert "Optuna proposes no new values; the search ends after 2 trials" in out
+    assert runs_to_come(tmp_path / "mine") == 0
+
+
+def test_a_search_may_have_one_arm(search):
+    params, arms = {"arm": "a,b"}, {"a": ["fusion=add", "optim.warmup=3"], "b": ["fusion=concat"]}
+    batches = search("arm=a", LR, n_trials=1, params=params, arms=arms)
+    assert [job[:-1] for (job,) in batches] == [arms["a"]]
 
 
 def test_a_key_of_the_command_replaces_that_of_an_experiment(search):

@@ -101,6 +101,24 @@ def test_a_sweep_says_how_far_it_is_while_it_runs(sweep, monkeypatch):
     assert threading.active_count() == before
 
 
+def test_trials_that_a_search_has_not_proposed_yet_are_missing(sweep, shown):
+    search = {"n_trials": 4, "arms": {"t00": ["fusion=add"], "t01": ["fusion=concat"]}}
+    task = ["arm=t00,t01", "seed=0,1,2"]
+    content = {"data": {"name": "tiny"}, "encoding": {"name": "sinusoidal"}}
+    content["hydra"] = {"overrides": {"task": task}, "sweeper": search}
+    (sweep / "multirun.yaml").write_text(json.dumps(content))
+    lines = shown(sweep)[1]
+    assert "not proposed yet 6 missing" in lines
+    assert lines[-1] == "6 of 12 runs are done, about 45 s left"
+    assert len(status.asked_for(sweep, set())) == 12
+    search["n_trials"] = 2  # Optuna has ended early
+    (sweep / "multirun.yaml").write_text(json.dumps(content))
+    assert shown(sweep)[1][-1] == "6 of 6 runs are done"
+    search["n_trials"] = "many"
+    (sweep / "multirun.yaml").write_text(json.dumps(content))
+    assert "multirun.yaml: not a sweep's settings" in shown(sweep)[1][0]
+
+
 def test_a_run_without_multirun_yaml_is_found(sweep):
     (sweep / "multirun.yaml").unlink()
     assert {run.state for run in runs_of(sweep)} == {"done"}

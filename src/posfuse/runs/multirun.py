@@ -39,7 +39,21 @@ def read_multirun(path: Path) -> tuple[Any, dict[str, list[str]]]:
         folders_of([[f"seed={seed}"] for seed in values.get("seed", [])] or [[]], config)
         [",".join(own) for own in _arms(config).values()]
         _primary(config)
+        _to_come(config, values)
     return config, values
+
+
+def _to_come(config: Any, values: Mapping[str, list[str]]) -> int:
+    """The number of runs of the trials that a search has not proposed yet; 0 for a grid."""
+    trials = len(values.get("arm", []))
+    left = max(0, int(config.hydra.sweeper.get("n_trials") or 0) - trials)
+    return min(left * prod(map(len, values.values())) // trials, MOST_RUNS) if trials else 0
+
+
+def runs_to_come(sweep: Path) -> int:
+    """The number of runs of the last command whose folders are not known yet, because a search will
+    propose their values."""
+    return _to_come(*read_multirun(sweep / MULTIRUN)) if (sweep / MULTIRUN).exists() else 0
 
 
 def _arms(config: Any) -> dict[str, list[str]]:
@@ -72,12 +86,16 @@ def folders_asked_for(sweep: Path) -> list[Path]:
 
 
 def common_overrides(sweep: Path) -> tuple[set[str], int]:
-    """The overrides that all runs of the sweep's last command share, and the number of runs."""
+    """The overrides that all runs of the sweep's last command share, and the number of runs.
+
+    Those of a search exclude the values that it proposes, because later trials have others.
+    """
     cfg, overrides = read_multirun(sweep / MULTIRUN)
     common = {f"{key}={values[0]}" for key, values in overrides.items() if len(values) == 1}
-    if names := overrides.get("arm"):
+    names = overrides.get("arm")
+    if names and "n_trials" not in cfg.hydra.sweeper:
         common |= set.intersection(*(set(with_arm([f"arm={n}"], _arms(cfg))) for n in names))
-    return common, prod(map(len, overrides.values()))
+    return common, prod(map(len, overrides.values())) + _to_come(cfg, overrides)
 
 
 def with_arm(overrides: list[str], arms: Mapping[str, list[str]]) -> list[str]:

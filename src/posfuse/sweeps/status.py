@@ -27,7 +27,7 @@ from posfuse.errors import AlreadyRunning, InputError
 from posfuse.process import signals
 from posfuse.runs import records
 from posfuse.runs.folders import lies_in
-from posfuse.runs.multirun import folders_asked_for
+from posfuse.runs.multirun import folders_asked_for, runs_to_come
 
 STATES = ("done", "running", records.INTERRUPTED, "stopped", "failed", "missing")
 REFRESH = 2.0  # seconds between two updates
@@ -46,10 +46,15 @@ class RunStatus:
 
 
 def runs_of(sweep: Path) -> list[RunStatus]:
-    """Every run that the sweep's last command asked for, and every other run in the folder."""
+    """Every run that the sweep's last command asked for, also those that a search has not proposed
+    yet, and every other run in the folder."""
     wanted = set(folders := folders_asked_for(sweep))
     every = dict.fromkeys([*folders, *(path.parent for path in sweep.rglob("config.yaml"))])
-    return [status_of(folder, sweep, folder in wanted) for folder in every]
+    return [status_of(folder, sweep, folder in wanted) for folder in every] + _to_come(sweep)
+
+
+def _to_come(sweep: Path) -> list[RunStatus]:
+    return [RunStatus("not proposed yet", "", "missing")] * runs_to_come(sweep)
 
 
 def status_of(folder: Path, sweep: Path, is_asked: bool = False) -> RunStatus:
@@ -215,7 +220,7 @@ def asked_for(sweep: Path, earlier: set[str]) -> list[RunStatus]:
     return [
         replace(run, state="missing") if run.state == "failed" and folder not in failed else run
         for folder, run in runs.items()
-    ]
+    ] + _to_come(sweep)
 
 
 def duration(seconds: float) -> str:
