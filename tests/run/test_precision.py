@@ -14,9 +14,11 @@ from omegaconf import OmegaConf
 from posfuse.errors import InputError
 from posfuse.process import precision
 from posfuse.process.precision import Shape, fastest
-from posfuse.runs import identity
+from posfuse.runs import identity, records
+from posfuse.runs.checks import checked
+from posfuse.sweeps.finished import finished
 from posfuse.train import train
-from small_runs import small_config
+from small_runs import composed, hydra_composed, small_config, small_overrides
 
 MEASURE = "from posfuse.process import precision; print(precision.speedup(precision.Shape()))"
 
@@ -107,6 +109,27 @@ def test_the_record_states_the_precision_and_a_finished_run_keeps_it(corpus, tmp
     written = OmegaConf.load(tmp_path / "run" / "config.yaml")
     assert written.trainer.precision == cfg.trainer.precision
     assert train(small_config(corpus, *fast), tmp_path / "run") == record
+
+
+def test_the_check_of_finished_runs_neither_measures_nor_logs(
+    corpus, tmp_path, monkeypatch, caplog
+):
+    caplog.set_level("INFO")
+    measuring(monkeypatch, 2.4)
+    precision._log_once.cache_clear()
+    given = ["speed=fast", "model.d_model=128", f"output_dir={tmp_path}"]
+    given = [*small_overrides(corpus), *given]
+    monkeypatch.setattr(records, "finished_record", lambda folder, cfg: asked.append(cfg))
+    asked = []
+    assert finished(hydra_composed(*given, hydra_too=True), tmp_path, []) is None
+    assert not asked
+    assert not list(tmp_path.iterdir())
+    chosen = precision.precision_of(checked(composed(*given)))
+    lines = caplog.messages
+    precision._log_once.cache_clear()
+    finished(hydra_composed(*given, hydra_too=True), tmp_path, [])
+    assert [cfg.trainer.precision for cfg in asked] == [chosen] == ["bf16-mixed"]
+    assert caplog.messages == lines
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="oneDNN's name for x86")

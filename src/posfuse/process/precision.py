@@ -50,6 +50,13 @@ def precision_of(cfg: Config) -> str:
     return fastest(cfg.trainer.accelerator, shape(cfg), Path(cfg.output_dir, cfg.sweep_id))
 
 
+def stored(cfg: Config) -> str | None:
+    """As `precision_of`, but without a log line and without a measurement: None if the sweep has no
+    choice yet. For the process of a sweep, which may be on another machine than its runs."""
+    path = _path(shape(cfg), Path(cfg.output_dir, cfg.sweep_id))
+    return _read(path)[0] if path.exists() else None
+
+
 def shape(cfg: Config) -> Shape:
     """The size of the config's model; for a pretrained model, which is not read yet, a usual
     size."""
@@ -66,20 +73,29 @@ def fastest(accelerator: str, of: Shape, sweep: Path) -> str:
     The first call for a sweep's folder decides and writes its choice and reason there; later calls
     read them. The log gives the reason. Raises InputError if the file is damaged.
     """
-    path = sweep / "-".join([CHOICE, *map(str, astuple(of))])
+    path = _path(of, sweep)
     sweep.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{path}.lock"):
         if not path.exists():
             is_faster, reason = _is_faster(accelerator, of)
             written = f"{BFLOAT16 if is_faster else FLOAT32} {reason}\n"
             path.write_text(written, encoding="utf-8")
-        choice, _, reason = (
-            path.read_text(encoding="utf-8", errors="replace").strip().partition(" ")
-        )
-    if choice not in NAMES or not reason:
-        raise InputError(f"{path}: damaged; remove it, and the next run chooses again")
+        choice, reason = _read(path)
     _log_once("trainer.precision=%s: %s, because %s", FASTEST, NAMES[choice], reason)
     return choice
+
+
+def _path(of: Shape, sweep: Path) -> Path:
+    return sweep / "-".join([CHOICE, *map(str, astuple(of))])
+
+
+def _read(path: Path) -> tuple[str, str]:
+    """The choice in a file and its reason. Raises InputError if the file is damaged."""
+    text = path.read_text(encoding="utf-8", errors="replace")
+    choice, _, reason = text.strip().partition(" ")
+    if choice not in NAMES or not reason:
+        raise InputError(f"{path}: damaged; remove it, and the next run chooses again")
+    return choice, reason
 
 
 def _is_faster(accelerator: str, of: Shape) -> tuple[bool, str]:

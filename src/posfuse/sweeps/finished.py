@@ -31,7 +31,9 @@ def finished(config: DictConfig, folder: Path, own: Sequence[str]) -> tuple[str,
     if cfg.trainer.precision == "fastest":  # torch takes seconds to import
         from posfuse.process import precision
 
-        cfg.trainer.precision = precision.precision_of(cfg)
+        if (choice := precision.stored(cfg)) is None:
+            return None  # the run decides
+        cfg.trainer.precision = choice
     record = records.finished_record(folder, cfg)
     return (done_line(cfg, own, record), score_of(cfg, record)) if record else None
 
