@@ -8,12 +8,15 @@ from types import ModuleType
 from typing import Any
 
 from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep
+from hydra.errors import ConfigCompositionException
 from omegaconf import OmegaConf, open_dict, read_write
 
 from hydra_plugins.posfuse_sweeper import ONE, PosfuseSweeper, with_values
-from posfuse.errors import InputError
+from posfuse.config import LARGEST_SEED
+from posfuse.errors import AlreadyRunning, InputError
 from posfuse.process import signals
 from posfuse.process.arguments import refuse_twice
+from posfuse.runs import records
 from posfuse.runs.checks import checked, task_of
 from posfuse.runs.configs import config_of
 from posfuse.runs.folders import folder_of
@@ -51,9 +54,10 @@ class OptunaSweeper(PosfuseSweeper):
         """
         optuna = optuna_for("hydra/sweeper=optuna")
         for name, value in self.numbers.items():
-            if type(value) is not int or value < (name != "seed"):
-                least = int(name != "seed")
-                raise InputError(f"hydra.sweeper.{name}: must be {least} or more (got {value!r})")
+            least, most = (0, LARGEST_SEED) if name == "seed" else (1, math.inf)
+            if type(value) is not int or not least <= value <= most:
+                allowed = f"between 0 and {LARGEST_SEED}" if name == "seed" else "1 or more"
+                raise InputError(f"hydra.sweeper.{name}: must be {allowed} (got {value!r})")
         self.fixed: list[str] = []
         self.seeds: list[list[str]] = [[]]
         self.listed: list[str] = []  # the override of seed
@@ -64,6 +68,11 @@ class OptunaSweeper(PosfuseSweeper):
             if not override.is_sweep_override():
                 self.fixed.append(str(override.input_line))
             elif override.key_or_group == "seed":
+                if not override.is_discrete_sweep():
+                    raise InputError(
+                        f"{override.input_line}: a trial trains every seed; list them, such as "
+                        "seed=range(0,4)"
+                    )
                 self.listed = [with_values(override)]
                 self.seeds = [[f"{key}={seed}"] for seed in override.sweep_string_iterator()]
             else:
@@ -78,7 +87,14 @@ class OptunaSweeper(PosfuseSweeper):
         first = {key: values[0] for key, values in ends.items()}
         others = [{**first, key: v} for key, values in ends.items() for v in values[1:]]
         jobs = [job for values in (first, *others) for job in self.jobs(self.own(values))]
-        metric, mode = self.objective(jobs)
+        try:
+            metric, mode = self.objective(jobs)
+        except ConfigCompositionException as error:
+            key = getattr(error.__cause__, "full_key", "")
+            is_float = isinstance(searched.get(key), optuna.distributions.FloatDistribution)
+            if is_float and "Integer" in str(error.__cause__):
+                raise InputError(f"{key}: takes whole numbers; use int(interval(a,b))") from error
+            raise
         self.check(jobs)
         search = Proposals(optuna, searched, f"{mode}imize", self.numbers["seed"])
         n = self.numbers["n_trials"]
@@ -149,6 +165,10 @@ class OptunaSweeper(PosfuseSweeper):
             self.validate_batch_is_legal(jobs)
             values = self.scores(jobs, set(self.fixed), len(scores) * len(self.seeds))
             signals.check()
+            ran = zip(jobs, values, strict=True)
+            if any(math.isnan(value) and self.is_busy(job) for job, value in ran):
+                say("another process runs a trial of this search; the same command resumes later")
+                break
             for at, own in enumerate(new):
                 runs = values[at * len(self.seeds) : (at + 1) * len(self.seeds)]
                 scores.append(fmean(runs))
@@ -165,6 +185,15 @@ class OptunaSweeper(PosfuseSweeper):
                 f"best trial: {' '.join(trials[best])}, validation {metric} {scores[best]:.4f}, in "
                 f"{Path(self.config.hydra.sweep.dir) / place}"
             )
+
+    def is_busy(self, job: list[str]) -> bool:
+        """True if another process runs this job, which has failed here, or has just finished it."""
+        assert self.config is not None
+        folder = Path(self.config.hydra.sweep.dir) / folder_of(job, self.config)
+        if not (folder / records.FAILURE).exists():
+            return (folder / records.RESULT).exists()
+        kind: str = records.read_failure(folder / records.FAILURE)["kind"]
+        return kind == AlreadyRunning.kind
 
     def write(self, trials: list[list[str]], n: int) -> None:
         """Write multirun.yaml: a sweep over the trials so far, of n, and the seeds."""
@@ -185,10 +214,14 @@ def distribution(optuna: ModuleType, override: Override) -> Any:
     kinds, line, sweep = optuna.distributions, override.input_line, override.value()
     if (key := override.key_or_group) in ONE:
         raise InputError(f"{key}: a search has one {ONE[key]}; run one command for each")
-    if isinstance(sweep, IntervalSweep):
+    is_interval = isinstance(sweep, IntervalSweep)
+    tags = getattr(sweep, "tags", set())  # a glob has none
+    if tags - {"log"} if is_interval else "log" in tags:
+        raise InputError(f"{line}: the only tag is log, of an interval; use tag(log,interval(a,b))")
+    if is_interval:
         low: Any = sweep.start
         high: Any = sweep.end
-        is_log = "log" in sweep.tags
+        is_log = "log" in tags
         if not (0 if is_log else -math.inf) < low < high < math.inf:
             raise InputError(f"{line}: an interval must ascend, with tag(log) from above 0")
         is_int = isinstance(low, int)

@@ -17,9 +17,12 @@ from hydra.types import HydraContext
 from omegaconf import OmegaConf
 
 from posfuse.config import CONF_DIR
+from posfuse.errors import AlreadyRunning
 from posfuse.process import signals
+from posfuse.runs import records
 from posfuse.runs.composing import Composer
 from posfuse.runs.multirun import common_overrides, folders_asked_for, runs_to_come
+from posfuse.sweeps.failures import record_failure
 from posfuse.sweeps.status import runs_of
 from refusals import refusal
 
@@ -237,7 +240,20 @@ def test_a_key_of_the_command_replaces_that_of_an_experiment(search):
     ("arguments", "message"),
     [
         (["seed=0,1"], "hydra/sweeper=optuna: nothing to search; give a key several values"),
-        ([LR, "seed=interval(0,1)"], "seed=interval(0,1): an interval has no list of values"),
+        (
+            [LR, "seed=interval(0,3)"],
+            "seed=interval(0,3): a trial trains every seed; list them, such as seed=range(0,4)",
+        ),
+        (
+            ["optim.warmup=tag(log,range(1,9))"],
+            "optim.warmup=tag(log,range(1,9)): the only tag is log, of an interval; use tag(log,",
+        ),
+        (["optim.lr=tag(log,choice(1,2))"], "optim.lr=tag(log,choice(1,2)): the only tag is log"),
+        (["optim.lr=tag(lgo,interval(1,2))"], "optim.lr=tag(lgo,interval(1,2)): the only tag is"),
+        (
+            ["model.d_model=interval(32,64)"],
+            "model.d_model: takes whole numbers; use int(interval(a,b))",
+        ),
         (
             ["data=imdb,agnews"],
             "data.name: a search has one corpus, not imdb and agnews; run one command for each",
@@ -302,6 +318,34 @@ def test_numbers_of_trials_start_at_one(search, value):
     for name in ("n_trials", "n_jobs"):
         message = f"hydra.sweeper.{name}: must be 1 or more (got {value!r})"
         assert refusal(search, LR, **{name: value}) == message
+
+
+@pytest.mark.parametrize("value", [-1, 2**32, 0.5])
+def test_the_seed_is_one_of_optunas_sampler(search, value):
+    message = f"hydra.sweeper.seed: must be between 0 and {2**32 - 1} (got {value!r})"
+    assert refusal(search, LR, seed=value) == message
+    assert len(search(LR, seed=2**32 - 1)) == 3
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_a_search_ends_at_a_run_of_another_process(search, tmp_path, capsys, is_over):
+    class Busy(Launcher):
+        def value(self, job):
+            if len(self.batches) < 3:
+                return quality(job)
+            run = folders_asked_for(tmp_path / "mine")[-1]
+            run.mkdir(parents=True)
+            if is_over:  # the other process has removed the failure
+                (run / records.RESULT).touch()
+            else:
+                record_failure("busy", run, job, AlreadyRunning.kind)
+            return math.nan
+
+    assert len(search(LR, n_trials=9, launcher=Busy())) == 3
+    *trials, line, best = capsys.readouterr().out.splitlines()[1:]
+    assert line == "another process runs a trial of this search; the same command resumes later"
+    assert len(trials) == 2
+    assert best.startswith("best trial: ")
 
 
 def test_without_optuna_it_is_one_line(search, monkeypatch):
