@@ -69,10 +69,7 @@ class OptunaSweeper(PosfuseSweeper):
                 self.fixed.append(str(override.input_line))
             elif override.key_or_group == "seed":
                 if not override.is_discrete_sweep():
-                    raise InputError(
-                        f"{override.input_line}: a trial trains every seed; list them, such as "
-                        "seed=range(0,4)"
-                    )
+                    raise InputError(f"{override.input_line}: list the seeds, as seed=range(0,4)")
                 self.listed = [with_values(override)]
                 self.seeds = [[f"{key}={seed}"] for seed in override.sweep_string_iterator()]
             else:
@@ -117,7 +114,7 @@ class OptunaSweeper(PosfuseSweeper):
         trial is refused. A trial that is refused only for some of its values fails by itself.
         """
         first: list[Any] = []
-        refusals: list[InputError | None] = []
+        refusals: list[Any] = []
         for job in jobs:
             with self._composed(job) as composed, read_write(composed), open_dict(composed):
                 place = Path(composed.hydra.sweep.dir, composed.hydra.sweep.subdir)
@@ -140,9 +137,8 @@ class OptunaSweeper(PosfuseSweeper):
                         f"{key}: a search has one {what}, not {value} and {other}; run one command "
                         "for each"
                     )
-        for seed in range(len(self.seeds)):
-            of_seed = [error for error in refusals[seed :: len(self.seeds)] if error]
-            if len(of_seed) * len(self.seeds) == len(jobs):
+        for n in range(len(self.seeds)):
+            if all(of_seed := refusals[n :: len(self.seeds)]):
                 raise of_seed[0]
         mode, name = first[0].split()
         return name, mode
@@ -211,17 +207,16 @@ def distribution(optuna: ModuleType, override: Override) -> Any:
     """Optuna's distribution for the values of an override, as in Hydra's plugin for Optuna. A list
     is categorical. A range and an interval are numbers, with tag(log) on a logarithmic scale.
     """
-    kinds, line, sweep = optuna.distributions, override.input_line, override.value()
+    kinds, line = optuna.distributions, override.input_line
+    sweep: Any = override.value()
     if (key := override.key_or_group) in ONE:
         raise InputError(f"{key}: a search has one {ONE[key]}; run one command for each")
     is_interval = isinstance(sweep, IntervalSweep)
-    tags = getattr(sweep, "tags", set())  # a glob has none
+    tags: set[str] = getattr(sweep, "tags", set())  # a glob has none
     if tags - {"log"} if is_interval else "log" in tags:
         raise InputError(f"{line}: the only tag is log, of an interval; use tag(log,interval(a,b))")
     if is_interval:
-        low: Any = sweep.start
-        high: Any = sweep.end
-        is_log = "log" in tags
+        low, high, is_log = sweep.start, sweep.end, "log" in tags
         if not (0 if is_log else -math.inf) < low < high < math.inf:
             raise InputError(f"{line}: an interval must ascend, with tag(log) from above 0")
         is_int = isinstance(low, int)

@@ -105,9 +105,7 @@ class PosfuseSweeper(BasicSweeper):
         assert self.config is not None
         size: Any = self.max_batch_size
         if size is not None and (type(size) is not int or (size < 1 and size != -1)):
-            raise InputError(
-                f"hydra.sweeper.max_batch_size: must be 1 or more, or null (got {size!r})"
-            )
+            raise InputError(f"hydra.sweeper.max_batch_size: must be 1 or more (got {size!r})")
         self.add_names(names_in(Path(self.config.hydra.sweep.dir)))
         self.validate_batch_is_legal(jobs)
         refuse_shared_folders(jobs, folders_of(jobs, self.config))

@@ -148,7 +148,7 @@ def test_each_trial_trains_every_seed_and_batches_hold_several_trials(search, tm
 def test_a_batch_has_at_most_the_runs_of_an_experiment(search):
     batches = search(LR, "seed=0,1", n_trials=3, n_jobs=3, max_batch_size=4)
     assert [len(batch) for batch in batches] == [4, 2]
-    message = "hydra.sweeper.max_batch_size: must be 1 or more, or null (got 0)"
+    message = "hydra.sweeper.max_batch_size: must be 1 or more (got 0)"
     assert refusal(search, LR, max_batch_size=0) == message
 
 
@@ -242,7 +242,7 @@ def test_a_key_of_the_command_replaces_that_of_an_experiment(search):
         (["seed=0,1"], "hydra/sweeper=optuna: nothing to search; give a key several values"),
         (
             [LR, "seed=interval(0,3)"],
-            "seed=interval(0,3): a trial trains every seed; list them, such as seed=range(0,4)",
+            "seed=interval(0,3): list the seeds, as seed=range(0,4)",
         ),
         (
             ["optim.warmup=tag(log,range(1,9))"],

@@ -141,7 +141,7 @@ def test_a_sweep_without_jobs_is_refused_before_anything_is_written(
 
 @pytest.mark.parametrize("size", [0, -2, 1.5, "x", True])
 def test_a_batch_has_at_least_one_run(jobs, tmp_path, size):
-    message = f"hydra.sweeper.max_batch_size: must be 1 or more, or null (got {size!r})"
+    message = f"hydra.sweeper.max_batch_size: must be 1 or more (got {size!r})"
     assert refusal(jobs, "PosfuseSweeper", ["seed=0,1"], size=size) == message
     assert not list(tmp_path.iterdir())
 
