@@ -35,7 +35,7 @@ def checksum(path: Path) -> int:
 
 
 def read_sums(folder: Path) -> str:
-    """The digests of SHA256SUMS by file name; empty if the file is not in posfuse's form. Raises
+    """The text of SHA256SUMS; empty if the file is not in posfuse's form. Raises
     FileNotFoundError."""
     try:
         return untrusted.read_bytes(folder / SUMS, untrusted.MEBIBYTE).decode(errors="replace")
@@ -44,9 +44,8 @@ def read_sums(folder: Path) -> str:
 
 
 def is_whole(path: Path) -> bool:
-    """True if a file exists and has the digest in SHA256SUMS beside it or one folder above, if
-    there is one."""
-    folder = next((above for above in path.parents[:2] if (above / SUMS).exists()), path.parent)
+    """True if a file exists and has the digest in its run's SHA256SUMS, if there is one."""
+    folder = path.parents[path.parent.name == "checkpoints"]
     try:
         lines = read_sums(folder).splitlines()
         name = path.relative_to(folder).as_posix()

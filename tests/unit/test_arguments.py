@@ -11,6 +11,7 @@ ORDERS = {
     "a=1 --config-dir=my fusion=foo": "a=1 fusion=foo --config-dir=my",
     "a=1 --config-d my fusion=foo": "a=1 fusion=foo --config-d my",
     "--config-dir=a=b c=1": "c=1 --config-dir=a=b",
+    "--config-dir runs/seed=0 fusion=add": "fusion=add --config-dir runs/seed=0",
     "fusion=add -i seed=1": "fusion=add seed=1 -i",
     "--info fusion=add": "fusion=add --info",
     "--inf ~logger.tags": "~logger.tags --inf",

@@ -78,8 +78,9 @@ REFUSED = [
      "data.splits.test: must be test with data=bbc_lead_paragraph, because it makes its own split"),
     (["data=agnews", "data.splits.test=train"], "data.splits: two splits are train; name another"),
     *((own, "data.text: label is data.labels too, so each text would be its own label; name an")
-      for own in (["data.text=label"], ["data=agnews", "data.text=label"])),
-    (["data.labels=text"], "data.text: text is data.labels too"),
+      for own in (["data=folder", "data.path=.", "data.text=label"],
+                  ["data=agnews", "data.path=.", "data.text=label"])),
+    (["data=folder", "data.path=.", "data.labels=text"], "data.text: text is data.labels too"),
     ([TOKENIZER, "data.vocabulary.unit=characters"],
      "data.vocabulary.unit: must be words with data.vocabulary.file, because tokenizer.json is the "
      "vocabulary (got characters)"),

@@ -36,9 +36,7 @@ class TextDataModule(L.LightningDataModule):
         self.evaluations, self.limit = evaluations, limit
         self.documents: dict[str, Documents] = task.documents(store)
         self.tested = "test"  # the split of test_dataloader
-        self.start = (
-            0  # batches of the next turn to skip, because a resumed run has trained on them
-        )
+        self.start = 0  # batches of the next turn that a resumed run skips: it has trained on them
         self.resident: dict[str, ResidentDocuments] = {}
 
     def facts(self) -> dict[str, Any]:

@@ -85,9 +85,8 @@ def draw_places(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draws `size` of n places; with `labels` (n,) every class in proportion. Returns the places
     that remain and the drawn places, both ascending. Raises ValueError if this is impossible."""
-    from sklearn.model_selection import (
-        train_test_split,
-    )  # takes a second; runs with a cache do not need it
+    # The import takes a second, and runs with a cache do not need it.
+    from sklearn.model_selection import train_test_split
 
     places = np.arange(n)
     rest, drawn = train_test_split(places, test_size=size, stratify=labels, random_state=seed)

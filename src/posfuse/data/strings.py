@@ -31,9 +31,8 @@ class Rule:
     label_names: list[str]
     shortest: int  # symbols
     draw: Draw
-    n_strings: Callable[
-        [int], int
-    ]  # the least number of different strings of each class with this length
+    # length -> the least number of different strings of each class with this length
+    n_strings: Callable[[int], int]
     step: int = 1  # the lengths are shortest, shortest + step, shortest + 2 step and so on
     options: tuple[int, ...] = ()  # the task's options that change its strings
 

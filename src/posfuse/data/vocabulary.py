@@ -74,7 +74,7 @@ def own_tokens(texts: Iterable[str], cfg: DataConfig) -> Tokens:
 
 
 def tokens_of(own: VocabularyConfig, vocabulary: Tokenizer) -> Tokens:
-    """Those of this vocabulary of the config, of texts without an ending."""
+    """The tokens of the config's vocabulary, for texts without an ending."""
     shift = 0 if own.file is None else len(SPECIAL)
     if own.file is not None or own.unit == "words":
         encode = text_encoder(vocabulary, shift)

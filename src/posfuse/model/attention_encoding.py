@@ -98,8 +98,8 @@ class AttentionEncoding(nn.Module):
 
 
 class Rotary(AttentionEncoding):
-    """Features (2m, 2m+1) of q and k at position i are rotated by the angle i / base^(2m/D), so q_i
-    . k_j depends only on i - j (Su et al. 2021, eq. 34).
+    """Features (2m, 2m+1) of q and k at position i are rotated by the angle i / base^(2m/D), so
+    q_i . k_j depends only on i - j (Su et al. 2021, eq. 34).
 
     `partial`: the fraction of a head's features that rotate. The first features rotate, as in
     GPT-NeoX, and D above is their number. `interpolation`: divides positions (Chen et al. 2023,

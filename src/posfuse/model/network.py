@@ -178,6 +178,12 @@ class FoldedClassifier(PositionClassifier):
         self.sampler = origin.sampler
         self.requires_grad_(False).eval()
 
+    def train(self, mode: bool = True) -> "FoldedClassifier":
+        """Raises ValueError for mode=True: a folded model has no parameters to train."""
+        if mode:
+            raise ValueError("a folded model cannot be trained; train its origin, then fold again")
+        return super().train(False)
+
     def fuse(self, ids: Tensor, positions: Positions = 0) -> Tensor:
         """As FusionTransformer.fuse."""
         token = tuple(F.embedding(ids, part) for part in self.words)

@@ -15,12 +15,14 @@ def split(arguments: list[str]) -> tuple[list[str], list[str]]:
     """The overrides, and the options of Hydra with their values.
 
     An argument after an option is its value unless it looks like an override: key=value or ~key.
+    After an option that names config files it is always the value.
     """
     overrides: list[str] = []
     options: list[str] = []
     for previous, argument in pairwise(["", *arguments]):
         is_open = previous.startswith("-") and "=" not in previous and previous not in SWEEP
-        is_value = is_open and "=" not in argument and not argument.startswith("~")
+        is_override = "=" in argument or argument.startswith("~")
+        is_value = is_open and (previous.startswith(FILES) or not is_override)
         (options if argument.startswith("-") or is_value else overrides).append(argument)
     return overrides, options
 

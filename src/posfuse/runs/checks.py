@@ -14,7 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from posfuse.config import LARGEST_SEED, TASKS, Config
 from posfuse.errors import InputError, lacks_memory
-from posfuse.limits import check_limits, check_name
+from posfuse.limits import check_limits, check_name, check_project
 from posfuse.runs.combinations import HUB, check_combinations
 from posfuse.runs.configs import config_of
 from posfuse.runs.fidelity import apply_fidelity
@@ -41,7 +41,9 @@ def checked(config: DictConfig) -> Config:
     task = task_of(cfg)
     task.check()
     check_combinations(cfg)
-    if task.needs_labels and cfg.data.text == cfg.data.labels:
+    if cfg.logger.name != "none":
+        check_project("logger.project", cfg.logger.project)
+    if task.needs_labels and cfg.data.path and cfg.data.text == cfg.data.labels:
         raise InputError(
             f"data.text: {cfg.data.text} is data.labels too, so each text would be its own label; "
             "name another column in one of them"

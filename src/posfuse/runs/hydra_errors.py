@@ -4,7 +4,7 @@ import dataclasses
 import re
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from io import TextIOWrapper
 from typing import Any
@@ -59,7 +59,7 @@ def one_line(error: BaseException) -> str:
     fix = f"an option of this part needs a +, as in +{key}=VALUE"
     if dataclasses.is_dataclass(part):
         whole = config.Config if part.__module__ == config.__name__ else part
-        fix = nearest(key, [f.name for f in dataclasses.fields(part)], [*_keys(whole)])
+        fix = nearest(key, [f.name for f in dataclasses.fields(part)], dict(_meanings(whole)))
     return f"{place}{key}: unknown key; {fix}"
 
 
@@ -69,22 +69,24 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _keys(part: Any, prefix: str = "") -> Iterator[str]:
-    """Each key of a schema."""
+def _meanings(part: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Each key of a schema with its meaning."""
     for field in dataclasses.fields(part):
-        yield prefix + field.name
+        yield prefix + field.name, field.metadata.get("meaning", "")
         if dataclasses.is_dataclass(field.type):
-            yield from _keys(field.type, f"{prefix}{field.name}.")
+            yield from _meanings(field.type, f"{prefix}{field.name}.")
 
 
-def nearest(name: str, own: Sequence[str], known: Sequence[str] = ()) -> str:
+def nearest(name: str, own: Sequence[str], known: Mapping[str, str] | None = None) -> str:
     """The fix for an unknown name: a key of `known` that ends in it, a similar name of `own`, or a
-    key with a similar word."""
+    key with a similar word or whose meaning begins with the name."""
+    known = known or {}
     last = name.rpartition(".")[2]
     near = [key for key in known if key.endswith(f".{last}")]
     near = near or [name.removesuffix(last) + n for n in get_close_matches(last, own, cutoff=0.75)]
     parts = {key: [*key.split("."), *key.split("_")] for key in known}
-    near = near or [key for key in known if get_close_matches(last, parts[key], cutoff=0.8)]
+    meant = [key for key, text in known.items() if text.startswith(last.replace("_", " "))]
+    near = near or [k for k in known if k in meant or get_close_matches(last, parts[k], cutoff=0.8)]
     near.sort(key=lambda key: key.startswith(("pretrain.", "seeds.")))  # rarely meant
     return f"use {' or '.join(near)}" if near else f"use one of {', '.join(own)}"
 

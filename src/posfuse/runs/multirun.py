@@ -58,12 +58,19 @@ def runs_to_come(sweep: Path) -> int:
 
 def _arms(config: Any) -> dict[str, list[str]]:
     """The overrides of each arm."""
-    return dict(config.hydra.sweeper.get("arms") or {})
+    return {name: _list(own) for name, own in (config.hydra.sweeper.get("arms") or {}).items()}
 
 
 def _primary(config: Any) -> tuple[str, ...]:
     """The operators in sweep.primary."""
-    return tuple(map(str, (config.get("sweep") or {}).get("primary") or ()))
+    return tuple(map(str, _list((config.get("sweep") or {}).get("primary") or ())))
+
+
+def _list(values: Any) -> list[Any]:
+    """Raises ValueError for a text, whose letters would be its values."""
+    if isinstance(values, str):
+        raise ValueError(f"{values!r} is no list")
+    return list(values)
 
 
 def _values(override: Override) -> list[str]:

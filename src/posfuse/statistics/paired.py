@@ -105,9 +105,8 @@ def bootstrap_interval(differences: ArrayLike, level: float = 0.95, seed: int = 
     if not testable:
         return NONE
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", stats.DegenerateDataWarning
-        )  # NaN is the result in this case
+        # The result is NaN then.
+        warnings.simplefilter("ignore", stats.DegenerateDataWarning)
         interval = stats.bootstrap(
             (d,), np.mean, confidence_level=level, n_resamples=RESAMPLES, method="BCa",
             rng=np.random.default_rng(seed),

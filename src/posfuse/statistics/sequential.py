@@ -31,8 +31,8 @@ FAR = 9.0  # standard deviations that the integrals cover
 
 
 def obrien_fleming(alpha: float, fraction: float) -> float:
-    """Alpha spent by a one-sided test after this fraction of the seeds: 2 - 2 Phi( z_(alpha / 2) /
-    sqrt(fraction)), the O'Brien-Fleming type function of Lan & DeMets."""
+    """Alpha spent by a one-sided test after this fraction of the seeds:
+    2 - 2 Phi(z_(alpha / 2) / sqrt(fraction)), the O'Brien-Fleming type function of Lan & DeMets."""
     return float(2 * stats.norm.sf(stats.norm.isf(alpha / 2) / np.sqrt(fraction)))
 
 
@@ -47,10 +47,8 @@ def levels(looks: tuple[int, ...], alpha: float, shares: tuple[float, ...] = ())
     spent = [alpha * s for s in shares] or [obrien_fleming(alpha, t) for t in fractions]
     nominal: list[float] = []
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
-    points, masses = (
-        np.zeros(1),
-        np.ones(1),
-    )  # the values of the sum, and their probabilities, if not stopped
+    # The values of the sum, and their probabilities, if not stopped.
+    points, masses = np.zeros(1), np.ones(1)
     before = 0.0
     for fraction, now, earlier in zip(fractions, spent, [0.0, *spent], strict=False):
         step = np.sqrt(fraction - before)

@@ -36,9 +36,8 @@ class Choice:
 
     values: Values  # the chosen value of each tuned key; empty without tuning
     validation: float | None = None  # mean of the metric over the seeds that chose
-    edges: list[str] = field(
-        default_factory=list
-    )  # keys whose value is the smallest or the largest
+    # Keys whose value is the smallest or the largest.
+    edges: list[str] = field(default_factory=list)
     scores: list[float] = field(default_factory=list)  # of all trials on tuning.seeds
     last: float | None = None  # share of the trial's runs whose best evaluation was the last
 

@@ -49,9 +49,8 @@ def track(cfg: Config, folder: Path) -> Iterator[LogRows | None]:
         return
     from posfuse.process import environment  # imports torch
 
-    facts = (
-        records.identity(cfg, folder) | environment.origin()
-    )  # before the block, because their errors are not W&B's
+    # Before the block, because their errors are not W&B's.
+    facts = records.identity(cfg, folder) | environment.origin()
     facts |= identity.own_code(cfg) | {"started": records.now()}
     live = Live(start_run(cfg, folder, facts), Cell.of(facts))
     code = 1

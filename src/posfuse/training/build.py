@@ -216,7 +216,7 @@ def build_trainer(cfg: Config, folder: Path, observers: Sequence[Callback]) -> L
 
     Raises InputError if the machine lacks the accelerator."""
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
-    # They are for programmers. The user's settings have been checked.
+    # Lightning's warnings are for programmers. The user's settings have been checked.
     warnings.filterwarnings("ignore", module="lightning")
     t, evaluations = cfg.trainer, Evaluations(cfg.trainer.evaluations)
     monitor, mode = task_of(cfg).monitor

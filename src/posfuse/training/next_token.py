@@ -66,8 +66,8 @@ class NextToken(TrainingModule):
 
     def scores(self, logits: Tensor, losses: Tensor, batch: Batch) -> dict[str, Tensor]:
         """By window or string, (B,): the number of `targets`, the number of `right` ones, and
-        `loss`, the sum of their losses in nats. The batch has the logits (B, L, V) and losses (B,
-        L)."""
+        `loss`, the sum of their losses in nats. The batch has the logits (B, L, V) and the losses
+        (B, L)."""
         is_target = batch.labels != IGNORED
         right = (logits.argmax(-1) == batch.labels) & is_target
         return {"targets": is_target.sum(1), "right": right.sum(1), "loss": losses.sum(1)}

@@ -216,9 +216,8 @@ def record(
         "best_evaluation": fitted.best_turn + 1,
         "evaluations": turns,
         "best_epoch": best_epoch,
-        "epochs": evaluations.epoch(
-            turns - 1
-        ),  # early stopping may leave the last epoch incomplete
+        # Early stopping may leave the last epoch incomplete.
+        "epochs": evaluations.epoch(turns - 1),
         "parameters": sum(p.numel() for p in module.parameters()),
         "fusion_parameters": sum(p.numel() for p in module.model.fusion.parameters()),
         "latency_ms": test.latency_ms,

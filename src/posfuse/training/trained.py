@@ -43,7 +43,7 @@ def load_run(folder: str | Path) -> tuple[Config, TextDataModule, Any]:
     if not is_whole(path):
         raise InputError(f"{path}: no valid weights (missing or changed); train the run again")
     try:
-        module.load_state_dict(read_checkpoint(path)["state_dict"])
+        module.load_state_dict(read_checkpoint(path).get("state_dict", {}))
     except RuntimeError as error:
         first = str(error).splitlines()[1].strip()  # the parameter that does not fit
         raise InputError(

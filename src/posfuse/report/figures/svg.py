@@ -54,9 +54,7 @@ def for_page(drawn: str, name: str) -> str:
     marks = 0
     for element in list(root.iter()):
         if element.tag == f"{{{SVG}}}image":
-            element.attrib.pop(
-                "id", None
-            )  # a hash of the pixels, so equal pictures have the same id
+            element.attrib.pop("id", None)  # a hash of the pixels: equal pictures have the same id
         for key, value in element.attrib.items():
             if key == "id" and value.startswith(TITLE):
                 marks += 1

@@ -51,9 +51,7 @@ class Section:
     chapter: str = TABLES  # one of CHAPTERS
     lead: Sequence[str] = ()  # sentences above all chapters
     answers: Sequence[Answer] = ()
-    margin: float = (
-        0.0  # the largest difference that does not matter, for all answers; 0: not drawn
-    )
+    margin: float = 0.0  # the largest difference that does not matter, for all; 0: not drawn
     unit: str = ""  # of the answers' differences
     drawings: Sequence[Drawing] = ()
     tables: Sequence[Table] = ()
