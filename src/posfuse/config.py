@@ -78,20 +78,22 @@ class DataConfig:
         "shuffled: each document's tokens in a fixed random order", "original", "shuffled"
     )
     targets: str = one_of(
-        "what a language model predicts: all, all after |, every second after |",
+        "what a language model predicts: all, all after the bar, every second after the bar",
         "all", "answers", "values",
     )  # fmt: skip
     batch_size: int = option(64, "documents per training batch", least=1)
     eval_batch_size: int = option(256, "documents per evaluation batch", least=1)
     pool_batches: int = option(
-        50, "batches per shuffled pool of documents of similar length", least=1
+        50, "batches per pool; a pool is a random set of documents, sorted by length", least=1
     )
 
 
 @dataclass
 class TaskConfig:
     name: str = option(
-        "classification", "what a run learns; another name needs _target_", check=check_name
+        "classification",
+        "classification, language_model, or another with _target_",
+        check=check_name,
     )
     _target_: str | None = option(None, "class of the task; null: the one of its name")
     output: str = one_of(
@@ -106,7 +108,9 @@ class TaskConfig:
 class PretrainConfig:
     """Pretraining of the encoder on the training texts."""
 
-    name: str = one_of("masked: first predict masked tokens of the texts", "none", "masked")
+    name: str = one_of(
+        "masked: first predict masked tokens of the training texts", "none", "masked"
+    )
     max_epochs: int = option(10, "epochs of pretraining", least=1)
     lr: float = option(1e-3, "learning rate of pretraining", above=0)
     batch_size: int = option(64, "documents per batch of pretraining", least=1)
@@ -171,7 +175,10 @@ class OptimConfig:
     schedule: str = one_of("the learning rate after the warm-up", "constant", "linear", "cosine")
     warmup: int = option(0, "steps in which the learning rate rises linearly to optim.lr", least=0)
     end_factor: float = option(
-        0.0, "the learning rate at the end of a schedule, relative to optim.lr", least=0, most=1
+        0.0,
+        "final learning rate of a linear or cosine schedule, relative to optim.lr",
+        least=0,
+        most=1,
     )
     scalar_lr_factor: float = option(
         1.0, "learning-rate factor of learned scalars: token scale, alpha, gate biases", above=0
@@ -195,7 +202,9 @@ class TrainerConfig:
     precision: str = one_of(
         "fastest: the faster of the two on this machine", "32-true", "bf16-mixed", "fastest"
     )
-    threads: int | None = option(None, "CPU threads; null: as torch", least=1, most=MOST_THREADS)
+    threads: int | None = option(
+        None, "CPU threads; null: torch decides", least=1, most=MOST_THREADS
+    )
     compile: bool = option(False, "torch.compile: a slow start, no gain on a CPU; needs C++")
     limit_batches: int | None = option(None, "batches per split, for a trial; null: all", least=1)
     checkpoint_minutes: float = option(10.0, "minutes between saves within an epoch", above=0)
@@ -207,7 +216,9 @@ class TrainerConfig:
 class FidelityConfig:
     """Differences of the paper (first choice) and the authors' notebooks. See docs/fidelity.md."""
 
-    initial_values: str = one_of("one stream per module, or for all", "by_name", "shared_stream")
+    initial_values: str = one_of(
+        "one stream per module, or one for all", "by_name", "shared_stream"
+    )
     blocks: str = one_of("initial values of the blocks", "independent", "copies")
     batch_order: str = one_of("by_run: encoding and fusion decide too", "by_seed", "by_run")
     validation_split: str = one_of("by data.split_seed, or the run's seed", "fixed", "by_seed")
