@@ -236,7 +236,7 @@ class FidelityConfig:
 @dataclass
 class LoggerConfig:
     name: str = one_of("where a run is logged", "wandb", "none")
-    project: str = option("posfuse", "W&B project")
+    project: str = option("posfuse", "W&B project, a name without /\\#?%:")
     entity: str | None = option(None, "W&B user or team; null: the key's")
     mode: str | None = option(
         None, "where W&B logs; null: WANDB_MODE, otherwise offline", choices=("offline", "online")

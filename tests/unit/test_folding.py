@@ -117,6 +117,9 @@ def test_a_folded_model_is_for_inference_alone():
     folded = network("concat").train().fold()
     assert not any(module.training for module in folded.modules())
     assert not any(parameter.requires_grad for parameter in folded.parameters())
+    assert folded.eval() is folded
+    with pytest.raises(ValueError, match="train its origin, then fold again"):
+        folded.train()
 
 
 class Modulate(Fusion):
