@@ -1,6 +1,8 @@
 """A user's tokenizer file for the suite's own models: its ids, and its part in a run's identity."""
 
+import hashlib
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -9,7 +11,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 
 from posfuse.config import DataConfig, VocabularyConfig
 from posfuse.data.token_store import open_store
-from posfuse.data.vocabulary import tokens_of, unknown_of
+from posfuse.data.vocabulary import tokenizer_file_digest, tokens_of, unknown_of
 from posfuse.errors import InputError
 from posfuse.runs.checks import checked
 from posfuse.runs.configs import read_config, with_folders, write_config
@@ -104,6 +106,13 @@ def files(tmp_path):
     shutil.copy(tmp_path / "a.json", tmp_path / "same.json")
     trained("unigram").save(str(tmp_path / "b.json"))
     return {name: str(tmp_path / f"{name}.json") for name in ("a", "same", "b")}
+
+
+def test_capitals_in_a_files_ending_are_part_of_its_digest(files) -> None:
+    """As in earlier records."""
+    upper = shutil.copy(files["a"], files["a"].replace(".json", ".JSON"))
+    content = hashlib.sha256(Path(upper).read_bytes()).digest()
+    assert tokenizer_file_digest(upper) == hashlib.sha256(b"tokenizer.JSON" + content).hexdigest()
 
 
 def of_file(path, *more):

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import zlib
 from collections import Counter
 
@@ -13,7 +14,7 @@ from sklearn.model_selection import train_test_split
 
 from posfuse import seals
 from posfuse.config import DataConfig, VocabularyConfig
-from posfuse.data import sources, vocabulary
+from posfuse.data import corpora, sources, vocabulary
 from posfuse.data.corpora import files_digest
 from posfuse.data.sources import in_file
 from posfuse.data.token_store import open_store
@@ -121,9 +122,16 @@ def test_a_parquet_file_is_not_held_whole(tmp_path) -> None:
 def test_a_file_is_digested_once_and_again_when_it_changes(tmp_path, monkeypatch) -> None:
     path = tmp_path / "train.csv"
     path.write_text("text,label\nsome,1\n")
+    state = path.stat()
     first = files_digest({"train": path})
+    path.write_text("text,label\nmore,1\n")
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))  # a coarse clock tells no change
+    second = files_digest({"train": path})
+    assert second != first
+    monkeypatch.setattr(corpora, "SETTLED", -1.0)
+    assert files_digest({"train": path}) == second
     with monkeypatch.context() as patched:
         patched.setattr(seals, "digest", lambda *_: pytest.fail("read again"))
-        assert files_digest({"train": path}) == first
+        assert files_digest({"train": path}) == second
     path.write_text("text,label\nsome words,1\n")
-    assert files_digest({"train": path}) != first
+    assert files_digest({"train": path}) != second

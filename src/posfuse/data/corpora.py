@@ -7,6 +7,7 @@ import hashlib
 import logging
 import pkgutil
 import re
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -29,6 +30,7 @@ LIKE_A_SPLIT = re.compile(  # also the name of a part, as train-00000-of-00002
 )
 OF_DATA = (*ENDS, ".json", ".ndjson", ".xlsx", ".arrow", ".feather", ".gz", ".zip")
 _ENDS = ".parquet, .csv, .tsv, .jsonl or .txt"
+SETTLED = 2.0  # seconds in which a second change of a file may not change its time stamp
 _without_hub: list[bool] = []  # not empty after `do_without_hub`
 # By split: columns text and label, and an integer group where documents share a part.
 Frames = dict[str, pd.DataFrame]
@@ -129,12 +131,16 @@ def folder_files(path: str, names: SplitsConfig | None = None) -> dict[str, Path
 
 
 def files_digest(files: dict[str, Path]) -> str:
-    """sha256 over the bytes of the files; a process reads an unchanged file once."""
+    """sha256 over the names, endings and bytes of the files; capitals in the ending of a split's
+    file make no difference. A process reads an unchanged file once."""
     digest = hashlib.sha256()
     for split, path in files.items():
-        digest.update(f"{split}{path.suffix.lower()}".encode())
+        ending = path.suffix.lower() if split in SPLITS else path.suffix
+        digest.update(f"{split}{ending}".encode())
         state = path.stat()
-        digest.update(_content(path.resolve(), state.st_size, state.st_mtime_ns))
+        is_settled = time.time() - state.st_mtime > SETTLED
+        content = _content if is_settled else _content.__wrapped__
+        digest.update(content(path.resolve(), state.st_size, state.st_mtime_ns))
     return digest.hexdigest()
 
 
