@@ -146,7 +146,7 @@ def test_an_offline_run_replaces_the_earlier_log(run, cfg, tmp_path, monkeypatch
 
 @pytest.mark.parametrize(
     ("mode", "reason"),
-    [("online", "No API key"), ("elsewhere", "1 validation error for Settings mode")],
+    [("online", "No API key"), ("elsewhere", "mode: Input should be 'online', 'offline'")],
 )
 def test_what_wandb_refuses_is_one_line(mode, reason, cfg, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", mode)
@@ -159,6 +159,7 @@ def test_what_wandb_refuses_is_one_line(mode, reason, cfg, tmp_path, monkeypatch
         wandb.teardown()
     assert "\n" not in str(refused.value)
     assert ".;" not in str(refused.value)
+    assert "pydantic" not in str(refused.value)
 
 
 def test_variables_of_an_agent_give_no_run_another_id(cfg, tmp_path, monkeypatch, caplog):

@@ -93,16 +93,23 @@ def test_exploratory_differences_have_no_verdict():
 
 def test_without_a_comparison_the_line_names_what_to_run():
     none = compared({"concat": [1]}, Criteria())[:0]
-    cells = pd.DataFrame(
-        [("tiny", "sinusoidal", fusion, 3, 60.0) for fusion in ("mul", "add")],
-        columns=["data", "encoding", "fusion", "n", "mean"],
-    )
-    lines = [
-        "No difference to add could be tested.",
-        "On tiny (sinusoidal): mul 60.00 % (n = 3), add 60.00 % (n = 3). Nothing is compared with "
-        "add: run both with the same seeds and settings.",
-    ]
-    assert answer_of(none, cells=cells) == (lines, [])
+    for fusions, fix in (
+        (["add"], "run another operator with the same seeds"),
+        (["mul"], "run fusion=add, or choose another operator with --baseline"),
+        (["mul", "add"], "run both with the same seeds and settings"),
+    ):
+        cells = pd.DataFrame(
+            [("tiny", "sinusoidal", fusion, 3, 60.0) for fusion in fusions],
+            columns=["data", "encoding", "fusion", "n", "mean"],
+        )
+        listed = ", ".join(f"{fusion} 60.00 % (n = 3)" for fusion in fusions)
+        assert answer_of(none, cells=cells) == (
+            [
+                "No difference to add could be tested.",
+                f"On tiny (sinusoidal): {listed}. Nothing is compared with add: {fix}.",
+            ],
+            [],
+        )
 
 
 def test_settings_and_encodings_are_named_if_rows_differ_in_them():

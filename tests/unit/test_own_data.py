@@ -131,6 +131,15 @@ def test_a_split_that_is_named_and_missing_is_refused(tmp_path) -> None:
         )
 
 
+def test_the_name_of_a_split_has_no_ending(tmp_path) -> None:
+    write(tmp_path, "csv", ["train", "eval"])
+    with pytest.raises(InputError) as caught:
+        read(tmp_path, splits=SplitsConfig(test="eval.csv"))
+    assert str(caught.value) == (
+        "data.splits.test: eval.csv has an ending; give the name alone, data.splits.test=eval"
+    )
+
+
 # TSV
 
 

@@ -39,9 +39,11 @@ REFUSED = [
     # Shuffled words
     (SHUFFLED,
      "data.name: must end in _shuffled if data.word_order=shuffled, and only then, since tables "
-     "would mix two corpora (got arxiv with data.word_order=shuffled)"),
+     "would mix two corpora (got arxiv with data.word_order=shuffled); set "
+     "data.name=arxiv_shuffled"),
     (["data=arxiv", "data.name=arxiv_shuffled"],
-     "two corpora (got arxiv_shuffled with data.word_order=original)"),
+     "two corpora (got arxiv_shuffled with data.word_order=original); set "
+     "data.word_order=shuffled, or another name"),
     ([*NAMED, "task=language_model", "data.vocabulary.unit=bytes"],
      "data.word_order: shuffled is for classifiers, because a language model predicts the next "
      "word; remove it, or set task=classification"),
@@ -83,7 +85,7 @@ REFUSED = [
     (["data=folder", "data.path=.", "data.labels=text"], "data.text: text is data.labels too"),
     ([TOKENIZER, "data.vocabulary.unit=characters"],
      "data.vocabulary.unit: must be words with data.vocabulary.file, because tokenizer.json is the "
-     "vocabulary (got characters)"),
+     "vocabulary; set this value, or remove the file (got characters)"),
     ([TOKENIZER, "data.vocabulary.min_count=1"], "data.vocabulary.min_count: must be 2 with data."),
     ([TOKENIZER, "task=language_model"], "data.vocabulary.unit: must be words with data.voc"),
     *(([TOKENIZER, f"data={data}"],

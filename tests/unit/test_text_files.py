@@ -147,7 +147,7 @@ JSONL = {
     "no object": (PLAIN + "\n7\n", "line 4 is not a JSON object (it is 7); "),
     "cut": (
         PLAIN + '{"text": "hal',
-        "line 3 is not a JSON object (Unterminated string starting at: line 1 column 10",
+        "line 3 is not a JSON object (Unterminated string starting at column 10); write each",
     ),
     "two texts": (
         PLAIN + '{"text": "a", "text": "b", "label": "pos"}\n',
@@ -155,7 +155,7 @@ JSONL = {
     ),
     "half a surrogate pair": (
         PLAIN + '{"text": "a\\ud800", "label": "pos"}\n',
-        "line 3 is not a JSON object ('utf-8' codec can't encode character '\\ud800' in",
+        "line 3 has '\\ud800', which is half of a character; remove it or write the whole",
     ),
     "a long integer": (
         PLAIN + '{"text": "a", "label": ' + "1" * 5_000 + "}\n",

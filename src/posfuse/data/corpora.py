@@ -101,6 +101,12 @@ def folder_files(path: str, names: SplitsConfig | None = None) -> dict[str, Path
             f"data.path: no folder {root}; give one with train.parquet, test.parquet, or a .txt "
             "file for a language model"
         )
+    for key, own in vars(names).items():
+        if own and Path(own).suffix.lower() in ENDS:
+            raise InputError(
+                f"data.splits.{key}: {own} has an ending; give the name alone, "
+                f"data.splits.{key}={Path(own).stem}"
+            )
     usual = dict.fromkeys([names.validation] if names.validation else VALIDATION, "validation")
     split_of = {**usual, names.train: "train", names.test: "test"}
     files: dict[str, Path] = {}

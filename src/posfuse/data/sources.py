@@ -125,6 +125,12 @@ def _jsonl_rows(path: Path) -> Iterator[dict[str, Any]]:
             if line.strip():
                 try:
                     yield _json_object(line.rstrip())
+                except UnicodeEncodeError as error:
+                    half = error.object[error.start]
+                    raise InputError(
+                        f"{path}: line {number} has {half!a}, which is half of a character; remove "
+                        "it or write the whole character"
+                    ) from error
                 except ValueError as error:
                     raise InputError(
                         f"{path}: line {number} is not a JSON object ({error}); write each "
@@ -134,7 +140,10 @@ def _jsonl_rows(path: Path) -> Iterator[dict[str, Any]]:
 
 def _json_object(line: str) -> dict[str, Any]:
     """The object in a line. Raises ValueError with the problem."""
-    row: dict[str, Any] = json.loads(line, object_pairs_hook=_with_each_key_once)
+    try:
+        row: dict[str, Any] = json.loads(line, object_pairs_hook=_with_each_key_once)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{error.msg.removesuffix(' at')} at column {error.colno}") from error
     if not isinstance(row, dict):
         raise ValueError(f"it is {reprlib.repr(row)}")
     if "\\ud" in line.lower():  # may be half of a surrogate pair, which cannot be encoded

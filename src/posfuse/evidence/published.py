@@ -19,7 +19,7 @@ class Published:
 
     mean: float
     std: float
-    n: float
+    n: float  # an integer; NaN in a table if the paper lacks the cell
 
     def disagrees(self, mean: float, std: float, n: int, alpha: float = 0.05) -> bool:
         """True if our mean over n seeds differs by more than the two spreads allow.

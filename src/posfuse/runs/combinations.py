@@ -44,10 +44,13 @@ def check_combinations(cfg: Config) -> None:
         _check_own(cfg)
     _check_lengths(cfg.data)
     if cfg.data.name.endswith(SHUFFLED) != (cfg.data.word_order == "shuffled"):
+        fix = f"data.name={cfg.data.name}{SHUFFLED}"
+        if cfg.data.word_order == "original":
+            fix = "data.word_order=shuffled, or another name"
         raise InputError(
             f"data.name: must end in {SHUFFLED} if data.word_order=shuffled, and only then, since "
             f"tables would mix two corpora (got {cfg.data.name} with data.word_order="
-            f"{cfg.data.word_order})"
+            f"{cfg.data.word_order}); set {fix}"
         )
 
 
@@ -75,7 +78,7 @@ def _needs(cfg: Config) -> Iterator[tuple[str, Needs]]:
         yield of_data, {f"data.splits.{k}": (v, "it makes its own splits") for k, v in usual}
     vocabulary = {f"data.vocabulary.{f.name}": f.default for f in fields(VocabularyConfig)}
     if data.vocabulary.file is not None:
-        why = f"{data.vocabulary.file} is the vocabulary"
+        why = f"{data.vocabulary.file} is the vocabulary; set this value, or remove the file"
         ignored = ("max_size", "min_count", "source", "unit")
         keys = [f"data.vocabulary.{name}" for name in ignored]
         yield "data.vocabulary.file", {key: (vocabulary[key], why) for key in keys}

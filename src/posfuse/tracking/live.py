@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
+from pydantic import ValidationError
 
 from posfuse.config import Config
 from posfuse.errors import InputError
@@ -89,6 +90,9 @@ def start_run(cfg: Config, folder: Path, facts: records.Record) -> "wandb.Run":
     except Exception as error:  # W&B raises private types if its process was killed
         projection.end_process()
         why = one_line(error)
+        if isinstance(error, ValidationError):  # of W&B's settings; its text has several lines
+            first = error.errors()[0]
+            why = f"{first['loc'][0]}: {first['msg']}"
         raise InputError(  # logger.mode takes precedence over WANDB_MODE
             f"W&B: {why.rstrip('.') or type(error).__name__}; correct it, or set "
             "logger.mode=offline to train without a server, or logger=none to train without W&B"

@@ -94,7 +94,7 @@ def _uncompared(
 ) -> list[str]:
     """A line for each corpus and encoding without a comparison: its results, and the runs to
     add."""
-    metric, lines = criteria.metric, []
+    base, metric, lines = criteria.baseline, criteria.metric, []
     places = (zip(frame["data"], frame["encoding"], strict=True) for frame in (best, comparisons))
     compared = {place for frame in places for place in frame}
     for (data, encoding), group in cells.groupby(["data", "encoding"], sort=False):
@@ -105,10 +105,12 @@ def _uncompared(
             f"{c['fusion']} {metric.number(c['mean'])}{metric.percent} (n = {c['n']})"
             for c in ranked[:3]
         )
-        lines.append(
-            f"On {data} ({encoding}): {listed}. Nothing is compared with {criteria.baseline}: run "
-            "both with the same seeds and settings."
-        )
+        fix = "run both with the same seeds and settings"
+        if base not in set(group["fusion"]):
+            fix = f"run fusion={base}, or choose another operator with --baseline"
+        elif set(group["fusion"]) == {base}:
+            fix = "run another operator with the same seeds"
+        lines.append(f"On {data} ({encoding}): {listed}. Nothing is compared with {base}: {fix}.")
     return lines
 
 
