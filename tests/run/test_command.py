@@ -14,6 +14,7 @@ from small_runs import small_overrides
 # Each with a folder that does not exist: mistakes in the config are reported before data is read.
 MISTAKES = {
     "model.d_modle=8": "d_modle",
+    "fusion=gate": "gate_scalar",
     "trainer.max_epochs=many": "trainer.max_epochs",
     "seed=range(a)": "error: seed=range(a): mismatch type argument start",
     "fusion=gate_cnn fusion.half_width=a": "fusion.half_width: Value 'a' of type 'str' could",

@@ -148,6 +148,9 @@ def test_the_name_of_a_split_has_no_ending(tmp_path) -> None:
     [
         ("tsv", "text,label\na,x\n", "the header has no tab; separate the columns by tabs"),
         ("csv", "text\tlabel\na\tx\n", "by commas, as in text,label, or name the file .tsv"),
+        ("tsv", "text\tlabel\na\tb\tx\n", "line 2 and the header differ in their number of fields "
+         "(3 and 2); put a text with tabs or line ends in quotes"),
+        ("tsv", 'text\tlabel\n"Great" film\tx\n', "line 2 has a misplaced quotation mark"),
     ],
 )  # fmt: skip
 def test_a_file_with_another_separator_is_refused(tmp_path, end, content, expected) -> None:

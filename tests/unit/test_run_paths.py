@@ -86,3 +86,18 @@ def test_texts_that_are_gone_or_changed_are_one_line(tmp_path):
     shutil.rmtree(tmp_path / "mine")
     with pytest.raises(InputError, match=r"config\.yaml: data\.path: no folder .*new place"):
         configs.with_folders(read, folder, recorded)
+
+
+def test_a_pretrained_model_is_known_by_its_digest_too(tmp_path):
+    cfg, folder, recorded = run_in(tmp_path)
+    (tmp_path / "host").mkdir()
+    for name in ("config.json", "model.safetensors", "tokenizer.json"):
+        (tmp_path / "host" / name).write_text(name)
+    cfg.host.path = str(tmp_path / "host")
+    recorded = identity.settings(cfg)
+    configs.write_config(folder, cfg)
+    read = configs.read_config(folder)
+    assert configs.with_folders(read, folder, recorded).host.path == str(tmp_path / "host")
+    (tmp_path / "host" / "config.json").write_text("{}")
+    with pytest.raises(InputError, match="host: its files are not those of the run"):
+        configs.with_folders(read, folder, recorded)

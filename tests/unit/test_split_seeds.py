@@ -62,3 +62,10 @@ def test_runs_of_one_seed_share_their_splits_and_seeds_do_not(corpus) -> None:
         assert len(stores) == 1
         by_seed.append([documents(runs[0], split) for split in ("train", "validation", "test")])
     assert all(one != other for one, other in zip(*by_seed, strict=True))
+
+
+def test_a_split_seed_by_run_draws_the_sample_of_the_test_split_too(corpus) -> None:
+    asked = ["fidelity.validation_split=by_seed", "data.limit=12", *KEEP_WORDS, "seed=1"]
+    one, both = (small_config(corpus, *asked, f"data.split_seed={s}") for s in (0, "seed"))
+    assert (validation_seed(one), validation_seed(both)) == (1, 1)
+    assert documents(both, "test") != documents(one, "test")

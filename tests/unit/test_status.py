@@ -84,6 +84,13 @@ def test_a_sweep_with_a_run_of_each_state(sweep, shown):
         )
 
 
+def test_the_page_of_a_narrow_terminal_breaks_no_name(sweep):
+    runs = runs_of(sweep)
+    wide, narrow = (status.page(sweep, runs, n).plain.splitlines()[1:3] for n in (30, 29))
+    assert wide == ["tiny/sinusoidal/add     3 done", "tiny/sinusoidal/concat  3 done"]
+    assert narrow == ["tiny/sinusoidal/add", "    3 done"]
+
+
 def test_a_sweep_says_how_far_it_is_while_it_runs(sweep, monkeypatch):
     """Two runs are not done. The failure of `add`, of an earlier command, is repeated; that of
     `concat` is new."""

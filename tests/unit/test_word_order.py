@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
+from posfuse.data.batching import ResidentDocuments
 from posfuse.evidence.collect import collect
 from posfuse.runs import identity
 from posfuse.runs.identity import LATER_KEYS
@@ -51,6 +53,14 @@ def test_each_document_has_its_own_words_in_an_order_that_every_version_has(corp
             assert after[row] == [before[row][i] for i in order]
     assert found.facts() == plain.facts()
     assert found.facts()["truncated_share"]["train"] > 0
+
+
+def test_a_device_has_the_same_order(corpus) -> None:
+    documents = build_data(small_config(corpus, *CUT, *SHUFFLED)).documents["train"]
+    resident = ResidentDocuments(documents, 6, torch.device("cpu"))
+    members = np.arange(9)
+    width = documents[members].ids.shape[1]
+    assert torch.equal(resident[members].ids[:, :width], documents[members].ids)
 
 
 def test_only_a_shuffled_run_has_the_key(corpus) -> None:
