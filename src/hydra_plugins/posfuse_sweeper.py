@@ -28,8 +28,8 @@ from posfuse.runs.folders import (
 )
 from posfuse.runs.multirun import MULTIRUN, names_in, with_arm
 from posfuse.sweeps.failures import FAIL_FAST, say
-from posfuse.sweeps.finished import finished
 from posfuse.sweeps.launching import composed_config
+from posfuse.sweeps.skipping import finished
 from posfuse.sweeps.status import every_minute
 
 ONE = {"output_dir": "folder", "sweep_id": "folder", "experiment": "experiment"}

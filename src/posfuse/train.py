@@ -27,7 +27,7 @@ from posfuse.runs.folders import other_overrides
 from posfuse.runs.hydra_errors import one_line
 from posfuse.runs.multirun import common_overrides
 from posfuse.sweeps.failures import RunFailed, message_of, record_failure, report
-from posfuse.sweeps.finished import done_line, label_of, score_of
+from posfuse.sweeps.skipping import done_line, label_of, score_of
 from posfuse.tracking.live import track
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from posfuse.process import precision
 from posfuse.process.precision import Shape, fastest
 from posfuse.runs import identity, records
 from posfuse.runs.checks import checked
-from posfuse.sweeps.finished import finished
+from posfuse.sweeps.skipping import finished
 from posfuse.train import train
 from small_runs import composed, hydra_composed, small_config, small_overrides
 
