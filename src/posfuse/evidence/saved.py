@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from posfuse.errors import InputError
-from posfuse.evidence.collect import CELL, is_number
+from posfuse.evidence.collect import CELL
 from posfuse.evidence.metric import (
     ACCURACY,
     BITS_PER_BYTE,
@@ -20,6 +20,7 @@ from posfuse.evidence.metric import (
     GREEDY_ACCURACY,
     Metric,
 )
+from posfuse.evidence.rows import is_number
 from posfuse.runs import measurements
 from posfuse.runs.records import HISTORY, PREDICTIONS, RESULT, read_history
 from posfuse.seals import check_whole

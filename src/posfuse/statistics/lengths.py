@@ -17,8 +17,9 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.integrate import trapezoid
 
-from posfuse.evidence.collect import BY_LENGTH, CELL
+from posfuse.evidence.collect import CELL
 from posfuse.evidence.metric import ACCURACY, Metric
+from posfuse.evidence.rows import BY_LENGTH
 from posfuse.statistics import paired as st
 
 MAX_LEN = "settings.data.max_len"

@@ -1,0 +1,103 @@
+"""A record as a row of the table of runs, checked."""
+
+import json
+import re
+import reprlib
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from posfuse.config import SeedsConfig
+from posfuse.errors import InputError
+from posfuse.evidence.metric import METRICS
+from posfuse.limits import NAME
+from posfuse.runs.folders import VARIANT_LETTERS
+from posfuse.runs.identity import flatten
+from posfuse.runs.records import read_result
+
+BY_LENGTH = re.compile(r"(lengths|sliding)\.([0-9]+)\.(\w+)")
+# Overrides that set a default; a run with them is not a variant.
+DEFAULTS = ("model.token_scale=sqrt_d", "seeds=together")
+
+
+def row_of(path: Path) -> dict[str, Any]:
+    """A record as a row. Raises InputError if a key that the report needs is missing or wrong."""
+    record = read_result(path)
+    row = {"label_names": [], **flatten(record), "folder": str(path.parent)}
+    expected = dict(EXPECTED)
+    if not any(metric.column in row for metric in METRICS.values()):
+        raise InputError(
+            f"{path}: has none of the metrics {', '.join(METRICS)}, so the report cannot compare "
+            "the run; it is left out. docs/tasks.md says how to add a metric"
+        )
+    for key in row:
+        split, _, name = key.rpartition(".")
+        is_metric = name in SCORES and (split == "test" or BY_LENGTH.fullmatch(key))
+        if is_metric:
+            expected[key] = SCORES[name]
+            if split != "test":
+                expected["settings.data.max_len"] = AN_AMOUNT
+        elif key in OF_SETTINGS and row[key] is not None:
+            expected.setdefault(key, OF_SETTINGS[key])
+    for key, (kind, is_valid) in expected.items():
+        value = record.get(key) if key == "settings" else row.get(key)
+        if not is_valid(value):
+            wrong = f"{key} is {reprlib.repr(value)}, not {kind}"
+            raise InputError(
+                f"{path}: {wrong}; the run is left out, remove this file to run it again"
+            )
+    row |= dict.fromkeys((key for key in OPTIONAL if row.get(key) is None), np.nan)
+    settings = {k: v for k, v in record["settings"].items() if k != "seed"}
+    overrides = row["variant"].split("__")
+    row["variant"] = "__".join(part for part in overrides if part not in DEFAULTS)
+    row["configuration"] = json.dumps(settings, sort_keys=True)
+    return row
+
+
+def is_number(value: Any) -> bool:
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and abs(value) < 1e300  # an int may be too large for a float
+    )
+
+
+def _matches(pattern: re.Pattern[str]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, str) and pattern.fullmatch(value) is not None
+
+
+NAMED = ("a name of letters, digits and _.-", _matches(NAME))
+MEASURED = ("a number", lambda v: v is None or is_number(v))
+OPTIONAL = ("latency_ms", "parameters", "fusion_parameters", "documents.test")
+A_SHARE = ("a number from 0 to 1", lambda v: is_number(v) and 0 <= v <= 1)
+AN_AMOUNT = ("a number from 0 on", lambda v: is_number(v) and v >= 0)
+ABOVE_0 = ("a number above 0", lambda v: is_number(v) and v > 0)
+A_SIZE = ("a whole number above 0", lambda v: type(v) is int and 0 < v < 2**63)
+A_SEED = ("a whole number", lambda v: type(v) is int and abs(v) < 2**63)
+# Settings that the report computes with and that a record may lack.
+OF_SETTINGS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    **dict.fromkeys((f"settings.{k}" for k in ("data.max_len", "data.limit", "model.d_model")),
+                    A_SIZE),
+    "settings.model.token_scale": ("a number above 0, sqrt_d or learned", lambda v:
+                                   v in ("sqrt_d", "learned") or ABOVE_0[1](v)),
+    **{f"settings.seeds.{f.name}": A_SEED for f in fields(SeedsConfig)},
+}  # fmt: skip
+SCORES = {  # of a test split
+    name: A_SHARE if metric.is_share else AN_AMOUNT for name, metric in METRICS.items()
+}
+# The required entries of a record, by flattened key.
+EXPECTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    **dict.fromkeys(["sweep_id", "data", "encoding", "fusion"], NAMED),
+    "variant": ("the name of a run's folder", _matches(re.compile(f"[{VARIANT_LETTERS}]*"))),
+    "fingerprint": ("a text", lambda v: isinstance(v, str)),
+    "seed": ("a whole number", lambda v: type(v) is int),
+    "mean_tokens.train": ABOVE_0,
+    **dict.fromkeys(OPTIONAL, MEASURED),
+    "documents.test": ("a whole number above 0", lambda v: v is None or (type(v) is int and v > 0)),
+    "label_names": ("a list of texts", lambda v: isinstance(v, list)
+                    and all(isinstance(name, str) for name in v)),
+    "settings": ("a table of keys", lambda v: isinstance(v, dict)),
+}  # fmt: skip
