@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import optimize, stats
 
 from posfuse.statistics import shares
-from posfuse.statistics.paired import power as power_of_t
+from posfuse.statistics.power import power as power_of_t
 from posfuse.statistics.sequential import Looks
 from violations import rate
 

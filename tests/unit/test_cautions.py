@@ -17,7 +17,7 @@ from posfuse.statistics import cautions as st
 from posfuse.statistics.cautions import Arm
 from posfuse.statistics.comparisons import Criteria, compare
 from posfuse.statistics.own_best import own_best
-from posfuse.statistics.paired import equivalence_power
+from posfuse.statistics.power import equivalence_power
 from posfuse.study import caveats as cautions
 from posfuse.study import command, results_page
 from posfuse.study.configurations import settings_of_arms

@@ -15,6 +15,7 @@ from statsmodels.stats.weightstats import DescrStatsW
 
 from posfuse.statistics import over_documents as over
 from posfuse.statistics import paired as st
+from posfuse.statistics import power
 from posfuse.statistics.comparisons import seeds_for_difference, seeds_for_equivalence
 
 FIVE = [1.2, 0.4, -0.3, 2.1, 0.9]
@@ -309,8 +310,8 @@ def test_power_is_statsmodels():
         both = theirs.power(d_z, n, alpha)
         larger = theirs.power(d_z, n, alpha, alternative="larger")
         for effect in (2 * d_z, -2 * d_z):
-            assert st.power(effect, 2.0, n, alpha) == pytest.approx(both, abs=1e-4)
-            assert st.power(effect, 2.0, n, alpha, sides=1) == pytest.approx(larger, abs=1e-4)
+            assert power.power(effect, 2.0, n, alpha) == pytest.approx(both, abs=1e-4)
+            assert power.power(effect, 2.0, n, alpha, sides=1) == pytest.approx(larger, abs=1e-4)
 
 
 def test_decision_power_is_how_often_either_test_decides():
@@ -327,15 +328,15 @@ def test_decision_power_is_how_often_either_test_decides():
 
         differs = np.minimum(p(beyond, "greater"), p(-beyond, "less")) <= 0.025
         equivalent = np.maximum(p(-margin, "greater"), p(margin, "less")) <= 0.05
-        share = st.decision_power(effect, std, n, margin, beyond)
+        share = power.decision_power(effect, std, n, margin, beyond)
         assert np.mean(differs | equivalent) == pytest.approx(share, abs=0.011), (effect, n)
-        assert st.decision_power(-effect, std, n, margin, beyond) == pytest.approx(share)
-    assert st.decision_power(1.0, 2.0, 9, margin=1e-9) == pytest.approx(st.power(1.0, 2.0, 9))
+        assert power.decision_power(-effect, std, n, margin, beyond) == pytest.approx(share)
+    assert power.decision_power(1.0, 2.0, 9, margin=1e-9) == pytest.approx(power.power(1.0, 2.0, 9))
     for std, margin, n, effect in (
         (1.0, 1.0, 10, 0.5), (1.0, 1.0, 10, -0.5), (0.5, 0.5, 4, 0.1), (2.0, 1.0, 20, 0.0)
     ):  # fmt: skip
-        far = st.decision_power(effect, std, n, margin, beyond=100.0)
-        assert far == pytest.approx(st.equivalence_power(std, margin, n, effect))
+        far = power.decision_power(effect, std, n, margin, beyond=100.0)
+        assert far == pytest.approx(power.equivalence_power(std, margin, n, effect))
 
 
 def test_seeds_for_a_difference_and_for_equivalence_are_the_fewest_that_reach_the_target():
@@ -343,20 +344,20 @@ def test_seeds_for_a_difference_and_for_equivalence_are_the_fewest_that_reach_th
         return next(n for n in itertools.count(2) if power_of(n) >= 0.8)
 
     for d_z, sides in itertools.product([0.5, 0.8, 1.0, 2.0, 4.0, 100.0], [1, 2]):
-        n = fewest(lambda n, d=d_z, s=sides: st.power(d, 1.0, n, sides=s))
+        n = fewest(lambda n, d=d_z, s=sides: power.power(d, 1.0, n, sides=s))
         assert seeds_for_difference(d_z, 1.0, 0.05, sides) == n
         assert seeds_for_difference(-3 * d_z, 3.0, 0.05, sides) == n
     for std, effect in ((0.3, 0.0), (0.5, 0.0), (1.0, 0.0), (0.5, 0.25)):
-        n = fewest(lambda n, s=std, e=effect: st.equivalence_power(s, 0.5, n, e))
+        n = fewest(lambda n, s=std, e=effect: power.equivalence_power(s, 0.5, n, e))
         assert seeds_for_equivalence(std, 0.5, effect, 0.05) == n
         assert seeds_for_equivalence(std, 0.5, -effect, 0.05) == n
 
 
 def test_the_search_finds_every_number_of_seeds_up_to_a_million():
     for target in [*range(2, 70), 100_000, 600_000, 1_000_000]:
-        assert st.seeds_needed(lambda n, least=target: float(n >= least)) == target
-    assert st.seeds_needed(lambda n: float(n >= 1_000_001)) == np.inf
-    assert st.seeds_needed(lambda n: np.nan) == np.inf
+        assert power.seeds_needed(lambda n, least=target: float(n >= least)) == target
+    assert power.seeds_needed(lambda n: float(n >= 1_000_001)) == np.inf
+    assert power.seeds_needed(lambda n: np.nan) == np.inf
 
 
 def test_seeds_without_a_spread_or_an_effect():

@@ -13,6 +13,7 @@ from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.evidence.settings import NO_TABLE, labels_of
 from posfuse.statistics import paired as st
 from posfuse.statistics.contrasts import decide, differences
+from posfuse.statistics.power import equivalence_power, power, seeds_needed
 from posfuse.statistics.shares import outperforming
 
 POWER = 0.8
@@ -271,7 +272,7 @@ def seeds_for_difference(effect: float, std: float, alpha: float, sides: int = 2
     """
     if not std > 0:
         return np.nan
-    return st.seeds_needed(lambda n: st.power(effect, std, n, alpha, sides), POWER)
+    return seeds_needed(lambda n: power(effect, std, n, alpha, sides), POWER)
 
 
 def seeds_for_equivalence(std: float, margin: float, effect: float, alpha: float) -> float:
@@ -281,4 +282,4 @@ def seeds_for_equivalence(std: float, margin: float, effect: float, alpha: float
     """
     if not std > 0:
         return np.nan
-    return st.seeds_needed(lambda n: st.equivalence_power(std, margin, n, effect, alpha), POWER)
+    return seeds_needed(lambda n: equivalence_power(std, margin, n, effect, alpha), POWER)

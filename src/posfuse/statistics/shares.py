@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, stats
 
-from posfuse.statistics.paired import NONE, Interval, seeds_needed
+from posfuse.statistics.paired import NONE, Interval
+from posfuse.statistics.power import seeds_needed
 
 ROUNDING = 1e-9  # of a level, relatively; an exact p can be equal to it
 GAMMA = 0.75  # the probability of outperforming that matters (Bouthillier et al. 2021)

@@ -13,7 +13,8 @@ import pandas as pd
 from posfuse.statistics import shares
 from posfuse.statistics.comparisons import POWER, seeds_for_equivalence
 from posfuse.statistics.contrasts import ANSWERS, UNDECIDED, differences
-from posfuse.statistics.paired import decision_power, seeds_needed, spread_limit, t_interval
+from posfuse.statistics.paired import spread_limit, t_interval
+from posfuse.statistics.power import decision_power, seeds_needed
 from posfuse.statistics.sequential import Decision, Looks, decide, judge_family
 from posfuse.study.repeats import by_unit, units_of
 from posfuse.study.scores import Results, outcomes, resolution

@@ -1,0 +1,71 @@
+"""The power of paired t-tests, and the number of seeds that a test needs."""
+
+from bisect import bisect_left
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+from scipy import stats
+from scipy.special import ndtr  # the normal distribution function
+
+from posfuse.statistics.paired import Floats
+
+MOST_SEEDS = 1_000_000
+
+
+def power(effect: float, std: float, n: int, alpha: float = 0.05, sides: int = 2) -> float:
+    """Power of the paired t-test with n seeds for a true mean difference of `effect`.
+
+    It averages the normal tail over the sample's spread, because the noncentral t of scipy and
+    statsmodels is NaN for effects of many standard deviations.
+    """
+    error = std / np.sqrt(n)
+    reach = stats.t.ppf(1 - alpha / sides, n - 1) * std * _spreads(n) / np.sqrt(n)
+    power_by_spread = ndtr((abs(effect) - reach) / error)
+    if sides == 2:
+        power_by_spread += ndtr((-reach - abs(effect)) / error)
+    return float(power_by_spread.mean())
+
+
+def equivalence_power(
+    std: float, margin: float, n: int, effect: float = 0.0, alpha: float = 0.05
+) -> float:
+    """Power of `p_equivalence` with n seeds for a true mean difference of `effect`."""
+    error = std / np.sqrt(n)
+    room = margin - stats.t.ppf(1 - alpha, n - 1) * std * _spreads(n) / np.sqrt(n)
+    inside = ndtr((room - effect) / error) - ndtr((-room - effect) / error)
+    return float(np.where(room > 0, inside, 0.0).mean())
+
+
+def decision_power(
+    effect: float, std: float, n: int, margin: float, beyond: float = 0.0, alpha: float = 0.05
+) -> float:
+    """The chance that n seeds decide for a true mean difference of `effect`, in either way.
+
+    The two ways are a two-sided t-test of a difference beyond +-`beyond`, and `p_equivalence`, each
+    at alpha. Given the sample's spread, the mean decides outside of one interval and inside of
+    another interval.
+    """
+    error = std / np.sqrt(n)
+    of_sample = error * _spreads(n)
+    gap = beyond + stats.t.isf(alpha / 2, n - 1) * of_sample
+    room = np.clip(margin - stats.t.isf(alpha, n - 1) * of_sample, 0.0, gap)
+    ends = np.stack([-gap, -room, room, gap])
+    below = ndtr((ends - effect) / error)  # the chances of a mean below each end
+    return float((1 - (below[1] - below[0]) - (below[3] - below[2])).mean())
+
+
+@lru_cache(maxsize=512)  # each search for the needed seeds uses many of the same n
+def _spreads(n: int) -> Floats:
+    """2,000 equally likely sample standard deviations of n standard normal draws.
+
+    s^2 (n - 1) is chi-squared and independent of the mean, so a power is an average over them.
+    """
+    share = (np.arange(2_000) + 0.5) / 2_000
+    return np.asarray(np.sqrt(stats.chi2.ppf(share, n - 1) / (n - 1)))
+
+
+def seeds_needed(power_of: Callable[[int], float], target: float = 0.8) -> float:
+    """The fewest seeds (at least 2) whose `power_of(n)` reaches the target; inf beyond 1e6."""
+    n = 2 + bisect_left(range(2, MOST_SEEDS + 1), True, key=lambda n: power_of(n) >= target)
+    return n if n <= MOST_SEEDS else np.inf
