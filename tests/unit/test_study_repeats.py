@@ -11,7 +11,7 @@ from scipy import stats
 
 from posfuse.errors import InputError
 from posfuse.statistics.nested import components
-from posfuse.study import caveats, figure, forecast, results_page, tables
+from posfuse.study import caveats, figure, forecast, results_page, tables, tables_of_arms
 from posfuse.study.looks import progress, samples_of
 from posfuse.study.plan import PLAN, Choice, Plan, freeze, stored
 from posfuse.study.reading import read_study
@@ -170,7 +170,7 @@ def test_another_number_of_repeats_is_refused_after_test_seeds_ran(sweep, tmp_pa
 
 def test_the_tables_show_each_repeat_and_how_far_they_agree(tmp_path):
     plan = frozen(tmp_path)
-    arms = tables.arms_table(plan, results(VALUES))
+    arms = tables_of_arms.arms_table(plan, results(VALUES))
     assert arms.columns[:3] == ["arm", "repeat", "chosen"]
     assert [row[:2] for row in arms.rows][:4] == [
         ["add", "r1"], ["add", "r2"], ["add", "r3"], ["concat", "r1"]

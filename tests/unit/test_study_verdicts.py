@@ -12,7 +12,7 @@ from posfuse.evidence.metric import ACCURACY
 from posfuse.statistics.comparisons import seeds_for_difference, seeds_for_equivalence
 from posfuse.statistics.paired import spread_limit
 from posfuse.statistics.sequential import Looks, chances
-from posfuse.study import figure, forecast, tables, tables_of_tuning
+from posfuse.study import figure, forecast, tables, tables_of_arms, tables_of_tuning
 from posfuse.study.looks import deltas, progress, seeds_to_decide
 from posfuse.study.plan import Choice, Plan
 from posfuse.study.scores import outcomes, resolution
@@ -79,7 +79,7 @@ def test_fewer_bits_per_byte_are_less():
     state = progress(study, results)
     assert [v.verdict for v in state.verdicts] == ["supported", "supported"]
     plan = Plan(study, {arm: Choice({}) for arm in bits}, {}, "d")
-    table = tables.arms_table(plan, results)
+    table = tables_of_arms.arms_table(plan, results)
     assert table.columns[:3] == ["arm", "test bits per byte", "beyond"]
     assert table.rows[0][:3] == ["add", "2.3000 ± 0.0816 (4)", "3.3000 ± 0.0816 (4)"]
     assert "bits per byte" in tables.legend(study).lower()
@@ -280,7 +280,7 @@ def test_the_tables_show_decisions_choices_and_convergence():
     table = tables.verdict_table(study, state)
     assert table.rows[0][:5] == ["gain", "undecided", "primary", "concat - add", "greater"]
     plan = Plan(study, {"concat": Choice({"optim.lr": 0.01}, 61.0, ["optim.lr"])}, {}, "d")
-    (row,) = tables.arms_table(plan, results).rows
+    (row,) = tables_of_arms.arms_table(plan, results).rows
     assert row == ["concat", "optim.lr=0.01†", "61.00", "57.50 ± 25.00 (4)", "1", "100 % *"]
     assert "not finished" in tables.headline(study, progress(study, {}))[0]
     assert tables_of_tuning.budget_table(plan) is None
@@ -330,11 +330,11 @@ def test_accuracy_by_test_length_as_a_table():
         }
         for key, (a, b) in BY_LENGTH.items()
     }  # fmt: skip
-    table = tables.lengths_table({**results, ("tupe", 1): None}, ACCURACY)
+    table = tables_of_arms.lengths_table({**results, ("tupe", 1): None}, ACCURACY)
     assert table.columns == ["arm", "20", "40"]
     assert table.rows[0] == ["add", "85.00 ± 7.07 (2)", "55.00 ± 7.07 (2)"]
     assert (table.rows[1][0], table.rows[1][2][:5]) == ("tupe", "40.00")
-    assert tables.lengths_table({("add", 0): {}, ("add", 1): None}, ACCURACY) is None
+    assert tables_of_arms.lengths_table({("add", 0): {}, ("add", 1): None}, ACCURACY) is None
 
 
 def test_bags_of_words_are_averaged_by_corpus():
@@ -342,9 +342,9 @@ def test_bags_of_words_are_averaged_by_corpus():
         {"arm": ["a", "b", "b"], "seed": [0, 0, 1], "bag_of_words": [50, 50, 40]}
     ).assign(bag_with_ends=[70, 70, 60])
     study = replace(STUDY, arms={"a": {"data": "parity"}, "b": {"data": "parity"}})
-    table = tables.bags_table(study, bags)
+    table = tables_of_arms.bags_table(study, bags)
     assert table.rows == [["parity", "45.00", "65.00"]]
-    assert tables.bags_table(study, bags.drop(columns="bag_of_words")) is None
+    assert tables_of_arms.bags_table(study, bags.drop(columns="bag_of_words")) is None
 
 
 def test_accuracy_by_test_length_as_lines():

@@ -17,7 +17,14 @@ from posfuse.report.table import Table
 from posfuse.runs.identity import flatten
 from posfuse.runs.records import Record
 from posfuse.statistics.cautions import Cautions
-from posfuse.study import caveats, figure, tables, tables_of_solved, tables_of_tuning
+from posfuse.study import (
+    caveats,
+    figure,
+    tables,
+    tables_of_arms,
+    tables_of_solved,
+    tables_of_tuning,
+)
 from posfuse.study.looks import Progress, samples_of
 from posfuse.study.plan import PLAN, Plan, provenance
 from posfuse.study.repeats import units_of
@@ -78,7 +85,7 @@ def sections_of(plan: Plan, state: Progress, results: Results, runs: pd.DataFram
     if len(measured := runs[runs["norm_ratio"] > 0]):
         draw = partial(figure.ratios, measured, study.arms, metric)
         drawn = [Drawing("ratios", draw, f"{metric.heading} and the ratio of token to position.")]
-    if table := tables.lengths_table(results, metric):
+    if table := tables_of_arms.lengths_table(results, metric):
         tested = runs[(runs["stage"] == "testing") & ~runs["diverged"]]
         draw = partial(figure.by_length, tested, study)
         drawing = Drawing("lengths", draw, f"{metric.heading} by test length.")
@@ -87,10 +94,10 @@ def sections_of(plan: Plan, state: Progress, results: Results, runs: pd.DataFram
         _hypotheses(study, state, results, leans),
         *_alone(tables_of_solved.solved_table(study, state)),
         cautions_section(leans, "hypotheses", RESULTS),
-        Section(RESULTS, drawings=drawn, tables=[tables.arms_table(plan, results)]),
+        Section(RESULTS, drawings=drawn, tables=[tables_of_arms.arms_table(plan, results)]),
         *_alone(tables_of_tuning.tuning_table(plan, results)),
         *lengths,
-        *_alone(tables.bags_table(study, runs)),
+        *_alone(tables_of_arms.bags_table(study, runs)),
         *_alone(tables_of_tuning.budget_table(plan)),
     ]
 

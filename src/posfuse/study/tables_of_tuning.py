@@ -12,7 +12,7 @@ from posfuse.statistics.nested import components
 from posfuse.study.plan import Plan
 from posfuse.study.repeats import seeds_of_unit, units_of
 from posfuse.study.scores import Results, outcomes
-from posfuse.study.tables import guess_text
+from posfuse.study.tables_of_arms import guess_text
 
 
 def budget_table(plan: Plan) -> Table | None:

@@ -1,0 +1,152 @@
+"""Tables of the arms of a study: their results, at each test length, and beside bags of words."""
+
+from functools import partial
+
+import numpy as np
+import pandas as pd
+
+from posfuse.evidence.metric import Metric
+from posfuse.report import table
+from posfuse.report.table import Column, Table, table_of
+from posfuse.statistics import paired as st
+from posfuse.study.plan import Plan
+from posfuse.study.scores import Results, best_was_last, by_length, outcomes
+from posfuse.study.spec import BEYOND, Study
+
+
+def arms_table(plan: Plan, results: Results) -> Table:
+    """The chosen settings of each arm, and its test results."""
+    metric, has_repeats = plan.study.measured, plan.study.repeats > 1
+    parts = [(place, own, arm) for place, own in plan.parts().items() for arm in own.choices]
+    if has_repeats:  # the repeats of an arm are below each other
+        parts.sort(key=lambda part: list(plan.study.arms).index(part[2]))
+    by_outcome = {name: outcomes(results, metric, name) for name in (metric.name, BEYOND)}
+    rows = []
+    for place, own, arm in parts:
+        choice, keys = own.choices[arm], [(arm, seed) for seed in own.study.test_seeds]
+        runs = [results[key] for key in keys if key in results]
+        values, beyond = (
+            frame.get(arm, pd.Series(dtype=float)).reindex(own.study.test_seeds).dropna()
+            for frame in by_outcome.values()
+        )
+        last = [best_was_last(record) for record in runs if record is not None]
+        chosen = [f"{k}={v}{'†' if k in choice.edges else ''}" for k, v in choice.values.items()]
+        rows.append(
+            {
+                "arm": arm,
+                "repeat": place,
+                "chosen": " ".join(chosen),
+                "validation": np.nan if choice.validation is None else choice.validation,
+                "n": len(values),
+                "mean": values.mean(),
+                "std": st.spread(values),
+                "beyond_n": len(beyond),
+                "beyond_mean": beyond.mean(),
+                "beyond_std": st.spread(beyond),
+                "diverged": sum(record is None for record in runs),
+                "last": np.mean(last) if last else np.nan,
+            }
+        )
+    most = plan.study.convergence.most_last
+    tuned: list[Column] = []
+    choice_caption = ""
+    if any(choice.values for choice in plan.choices.values()):
+        tuned = [
+            ("chosen", str, "chosen"),
+            ("validation", partial(table.unsigned, digits=metric.digits), "validation"),
+        ]
+        choice_caption = (
+            f"The choice and its validation {metric.title} come from the tuning seeds alone. † the "
+            "value is the smallest or the largest that was tried, so a better one may lie beyond. "
+        )
+    cell = partial(table.over_seeds, digits=metric.digits)
+    longer: list[Column] = []
+    if any(h.outcome == BEYOND for h in plan.study.hypotheses):
+        longer = [("beyond", cell, "beyond_mean", "beyond_std", "beyond_n")]
+        choice_caption += f"Beyond: mean {metric.title} beyond the trained length. "
+    return table_of(
+        pd.DataFrame(rows),
+        [
+            *tuned,
+            (f"test {metric.title}", cell, "mean", "std", "n"),
+            *longer,
+            ("diverged", table.count, "diverged"),
+            ("best was last", partial(_share, most), "last"),
+        ],
+        keys=["arm", *["repeat"] * has_repeats],
+        name="arms",
+        title="Arms",
+        caption=f"{_capital(metric.level)}: mean ± standard deviation over test seeds, number of "
+        f"seeds in brackets. {choice_caption}A run that diverged counts as {guess_text(metric)}. "
+        "Best was last: share of test runs whose best evaluation was their last one; * is above "
+        f"{100 * most:g} %, so the arm may not have converged.",
+    )
+
+
+def lengths_table(results: Results, metric: Metric) -> Table | None:
+    """Results by test length of each arm; None without data.test_lengths."""
+    cells = [
+        {"arm": arm, "length": length, "value": value}
+        for (arm, _), record in results.items()
+        if record
+        for length, value in by_length(record, metric).items()
+    ]
+    if not cells:
+        return None
+    frame = pd.DataFrame(cells)
+    lengths = sorted(frame["length"].unique())
+    cell = partial(table.over_seeds, digits=metric.digits)
+    rows = []
+    for arm, own in frame.groupby("arm", sort=False):
+        row: dict[str, object] = {"arm": arm}
+        for length in lengths:
+            values = own.loc[own["length"] == length, "value"]
+            row[f"{length} n"] = len(values)
+            row[f"{length} mean"] = values.mean()
+            row[f"{length} std"] = st.spread(values) if len(values) else np.nan
+        rows.append(row)
+    return table_of(
+        pd.DataFrame(rows),
+        [(str(n), cell, f"{n} mean", f"{n} std", f"{n} n") for n in lengths],
+        keys=["arm"],
+        name="lengths",
+        title=f"{metric.heading} by test length",
+        caption=f"{_capital(metric.level)} by the length of the test documents in tokens: mean ± "
+        "standard deviation over test seeds, number of seeds in brackets. Runs that diverged are "
+        "left out.",
+    )
+
+
+def bags_table(study: Study, runs: pd.DataFrame) -> Table | None:
+    """The accuracies of the bags of words by task; None if no run has them. `runs` are rows of
+    `run_table`."""
+    if "bag_of_words" not in runs:
+        return None
+    tested = runs[runs["bag_of_words"].notna()]
+    tested = tested.assign(task=tested["arm"].map(study.corpus))
+    rows = tested.drop_duplicates(["task", "seed"]).groupby("task", sort=False)
+    return table_of(
+        rows[["bag_of_words", "bag_with_ends"]].mean().reset_index(),
+        [
+            ("bag of words", "{:.2f}".format, "bag_of_words"),
+            ("with first and last symbol", "{:.2f}".format, "bag_with_ends"),
+        ],
+        keys=["task"],
+        name="bags",
+        title="Bags of words",
+        caption="Test accuracy in %, mean over the test seeds' strings, of logistic regression on "
+        "TF-IDF: without position, and with the pair of the first and the last symbol as a word.",
+    )
+
+
+def _share(most: float, share: float) -> str:
+    return "" if np.isnan(share) else f"{100 * share:.0f} %{' *' * (share > most)}"
+
+
+def guess_text(metric: Metric) -> str:
+    """The words for the value of a run that diverged."""
+    return f"{metric.guess:g} {metric.unit}" if metric.guess else "chance"
+
+
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
