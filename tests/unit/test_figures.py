@@ -6,9 +6,12 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
-from posfuse.report.figures.style import LOOKS, LineName, apart, grid, look
+from posfuse.report.figures.plot import heatmap
+from posfuse.report.figures.style import LOOKS, LineName, apart, grid, look, rc_style
 from posfuse.report.figures.svg import TITLE, mark, save
 from posfuse.report.sections import by_document, curves, differences, paper
 from posfuse.statistics.comparisons import Criteria, compare
@@ -303,3 +306,39 @@ def test_each_operator_has_a_look_of_its_own():
         assert len(set(map(str, part))) == len(LOOKS)
     assert look("concat") is LOOKS["concat"]
     assert look("mine") == look("mine")
+
+
+def contrast(one, other):
+    """The contrast of two colours (WCAG 2.2): 1 for equal ones, 21 for black on white."""
+
+    def luminance(color):
+        linear = [
+            c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(color)
+        ]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    darker, lighter = sorted([luminance(one), luminance(other)])
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def test_the_numbers_in_a_heatmap_are_readable_on_every_colour():
+    assert contrast("black", "white") == pytest.approx(21)
+    axis = Figure().subplots()
+    heatmap(axis, np.linspace(-10, 10, 100).reshape(10, 10), 10.0, [])
+    (image,) = axis.images
+    colors = {text.get_color() for text in axis.texts}
+    grounds = {text: image.get_array()[text.get_position()[::-1]] for text in axis.texts}
+    contrasts = [contrast(t.get_color(), image.to_rgba(v)) for t, v in grounds.items()]
+    assert len(contrasts) == 100
+    assert colors == {"black", "white"}
+    assert min(contrasts) >= 4.5
+
+
+def test_all_texts_of_the_figures_are_readable_on_white():
+    with rc_style():
+        figures = draw_all(sweep())
+    for name, figure in figures.items():
+        texts = [t for t in figure.findobj(Text) if t.get_text() and t.get_visible()]
+        in_cells = {t for axis in figure.axes if axis.images for t in axis.texts}
+        colors = {t.get_color() for t in texts if t not in in_cells}
+        assert min(contrast(color, "white") for color in colors) >= 4.5, name

@@ -213,5 +213,15 @@ def heatmap(axis: Axes, matrix: NDArray[np.float64], largest: float, names: Sequ
             axis.text(
                 column, row, text if float(text) else "0", ha="center", va="center",
                 fontsize=7 if n <= 8 else 5.5,
-                color="white" if abs(value) > 0.6 * largest else "black",
+                color=text_color(image.to_rgba(value)),
             )  # fmt: skip
+
+
+def text_color(ground: Sequence[float]) -> str:
+    """Black or white: the one with the higher contrast to a ground (R, G, B, ...) from 0 to 1.
+
+    By the relative luminance of WCAG 2.2; both contrasts are equal at 0.179.
+    """
+    rgb = np.asarray(ground[:3])
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    return "black" if linear @ (0.2126, 0.7152, 0.0722) > 0.179 else "white"
