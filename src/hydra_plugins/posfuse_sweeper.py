@@ -260,9 +260,9 @@ def with_values(override: Override) -> str:
     if key in ONE:
         raise InputError(f"{key}: a sweep has one {ONE[key]}; run one command for each")
     if not override.is_discrete_sweep():
+        search = "" if key == "seed" else ", or search it with hydra/sweeper=optuna"
         raise InputError(
-            f"{line}: an interval has no list of values; use range() or choice(), or "
-            "search it with hydra/sweeper=optuna"
+            f"{line}: an interval has no list of values; use range() or choice(){search}"
         )
     if getattr(override.value(), "step", None) == 0:
         raise InputError(f"{line}: the step must not be 0; give another step")

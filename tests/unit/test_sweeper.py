@@ -119,7 +119,8 @@ def test_params_of_a_config_are_swept_as_by_the_basic_sweeper(size, jobs):
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
-        ("seed=interval(0,1)", "seed=interval(0,1): an interval has no list of values; use range"),
+        ("optim.lr=interval(0,1)", "optim.lr=interval(0,1): an interval has no list of values; use "
+         "range() or choice(), or search it with hydra/sweeper=optuna"),
         ("seed=range(0,0)", "seed=range(0,0): no values, so no runs; give at least one"),
         ("seed=range(0,5,0)", "seed=range(0,5,0): the step must not be 0; give another step"),
         ("optim.lr=range(0,1,0.0)", "optim.lr=range(0,1,0.0): the step must not be 0; give"),
@@ -129,7 +130,7 @@ def test_params_of_a_config_are_swept_as_by_the_basic_sweeper(size, jobs):
         ("experiment=table1,table2", "experiment: a sweep has one experiment; run one command for"),
         ("experiment=glob(t*)", "experiment: a sweep has one experiment; run one command for"),
     ],
-)
+)  # fmt: skip
 def test_a_sweep_without_jobs_is_refused_before_anything_is_written(
     argument, message, jobs, tmp_path
 ):
@@ -137,6 +138,11 @@ def test_a_sweep_without_jobs_is_refused_before_anything_is_written(
     for arguments, params in (([argument], None), ([], {key: value})):
         assert refusal(jobs, "PosfuseSweeper", arguments, params).startswith(message)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_search_is_not_proposed_for_seeds(jobs):
+    line = "seed=interval(0,1): an interval has no list of values; use range() or choice()"
+    assert refusal(jobs, "PosfuseSweeper", ["seed=interval(0,1)"]) == line
 
 
 @pytest.mark.parametrize("size", [0, -2, 1.5, "x", True])
