@@ -43,7 +43,7 @@ IMDB = ["experiment=table1", "data=imdb", "fusion=add,concat,gate_scalar", "trai
 
 LONG = [
     "data=arxiv", "protocol=arxiv", "model=paper_long", "model.attention_dropout=0", "fusion=add",
-    "data.batch_size=16", "data.limit=200", "trainer.max_epochs=1",
+    "data.batch_size=16", "data.limit=100", "trainer.max_epochs=1",
 ]  # fmt: skip
 
 
@@ -96,7 +96,7 @@ def measure(given: argparse.Namespace) -> list[store.Table]:
                 own = [f"data.path={texts}", f"data.max_len={tokens}", f"speed={speed}"]
                 of_cell = rates(root, [*LONG, *own], 2, [(1, 1), (2, 1)], given.repeats)
                 rows += [[tokens, speed, *row] for row in of_cell]
-            about = "The paper's ArXiv model, 160 documents for training. docs/s: of all runs."
+            about = "The paper's ArXiv model, 100 documents for training. docs/s: of all runs."
             longer = ["tokens", "speed", *columns]
             tables.append(store.table("Long documents", longer, rows, about))
         if IS_GPU and given.imdb:

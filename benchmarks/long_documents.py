@@ -1,0 +1,174 @@
+"""Time the parts of a training step on long documents, and attention by kernel.
+
+    python benchmarks/long_documents.py
+
+The model is that of conf/protocol/arxiv.yaml. Documents are random words and fill every position.
+The products and exponentials of attention are also timed alone, on blocks of scores that fit into
+a CPU's cache. No kernel that computes them with torch can be faster than both together.
+"""
+
+import argparse
+import statistics
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+
+import harness
+import store
+from harness import DEVICE, IS_GPU
+from operators import documents, in_turn, stepper
+from posfuse.config import Config
+from posfuse.model import kernels
+from posfuse.process import precision
+from posfuse.process.environment import flushing_denormals, keep_memory
+
+MEASURES = "model training.build training.module training.classifier conf/protocol conf/speed"
+BLOCK = 2**20  # scores
+# Of a forward and a backward pass that stores no scores: q k^T twice and dy v^T have few features
+# as their inner dimension; the products with v, for dq, dk and dv have the keys or queries.
+NARROW, WIDE = 3, 4
+HALF = {"32-true": torch.float32, "bf16-mixed": torch.bfloat16}
+
+
+def config(speed: str, tokens: int) -> Config:
+    cfg = harness.config(
+        "data=arxiv", "protocol=arxiv", "encoding=sinusoidal", "fusion=add", f"speed={speed}",
+        f"data.max_len={tokens}",
+    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as cfg.output_dir:  # the choice of fastest is stored there
+        cfg.trainer.precision = precision.precision_of(cfg)  # as posfuse train does
+    return cfg
+
+
+def heads(cfg: Config, n: int, kind: torch.dtype) -> list[torch.Tensor]:
+    """q, k, v of n documents, (n, H, L, D), and the gradient of attention."""
+    m, draw = cfg.model, torch.Generator().manual_seed(0)
+    assert m.n_heads
+    assert m.d_model
+    shape = n, m.n_heads, cfg.data.max_len, m.d_model // m.n_heads
+    return [torch.randn(shape, generator=draw).to(DEVICE, kind) for _ in range(4)]
+
+
+def with_gradients(
+    attend: Callable[..., torch.Tensor], given: list[torch.Tensor]
+) -> Callable[[], None]:
+    """Forward and backward pass of attention."""
+    *inputs, gradient = given
+    inputs = [x.requires_grad_() for x in inputs]
+    return lambda: torch.autograd.backward(attend(*inputs), gradient, inputs=inputs)
+
+
+def products(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
+    """The products of a forward and a backward pass, without what is between them."""
+    for some, weights, seen, values in blocks(q, k, v):
+        for _ in range(NARROW):
+            torch.matmul(some, seen.transpose(-2, -1), out=weights)
+        for _ in range(WIDE):
+            weights @ values
+
+
+def exponentials(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
+    """The exponentials of the weights, in the forward pass and again in the backward pass."""
+    wide = (x.float() for x in (q, k, v))
+    for _, weights, *_ in blocks(*wide):
+        for _ in range(2):
+            weights.exp()
+
+
+def blocks(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Any:
+    """Queries (1, H, Q, D), space for their scores (1, H, Q, L), and the keys and values."""
+    n_heads, length = q.shape[1:3]
+    most = max(1, BLOCK // (n_heads * length))
+    weights = q.new_zeros(1, n_heads, most, length)
+    for document in range(len(q)):
+        for some in q[document : document + 1].split(most, 2):
+            own = document, document + 1
+            yield some, weights[:, :, : some.shape[2]], k[slice(*own)], v[slice(*own)]
+
+
+def part_rows(tokens: int, n: int, rounds: int) -> list[store.Row]:
+    """For each speed: milliseconds per document of a step, of its attention, and of the products
+    and exponentials of attention; and the largest possible gain of a step."""
+    turns: dict[str, Callable[[], Any]] = {}
+    configs = {speed: config(speed, tokens) for speed in ("exact", "fast")}
+    for speed, cfg in configs.items():
+        kind = HALF[cfg.trainer.precision]
+        inside = cfg.model.attention_dropout
+        p = cfg.model.dropout if inside is None else inside
+        given = heads(cfg, n, kind)
+        attend = partial(kernels.attention, mask=None, bias=None, p=p)
+        step, device = stepper(cfg, documents(n, tokens)), DEVICE.type
+        turns[f"{speed} step"] = partial(autocast, step, device, kind)
+        turns[f"{speed} attention"] = with_gradients(attend, given)
+        turns[f"{speed} products"] = partial(products, *(x.detach() for x in given[:3]))
+        turns[f"{speed} exponentials"] = partial(exponentials, *(x.detach() for x in given[:3]))
+    ms = {name: statistics.median(of) for name, of in in_turn(turns, rounds).items()}
+    rows: list[store.Row] = []
+    for speed, cfg in configs.items():
+        layers = cfg.model.n_layers or 1
+        names = ("attention", "products", "exponentials")
+        step = ms[f"{speed} step"] / n
+        attention, *least = (layers * ms[f"{speed} {name}"] / n for name in names)
+        bound = step / (step - attention + min(attention, sum(least)))
+        rows.append(
+            [tokens, speed, cfg.trainer.precision, step, attention, *least, f"{bound:.2f}×"]
+        )
+    return rows
+
+
+def autocast(step: Callable[[], None], device: str, kind: torch.dtype) -> None:
+    with torch.autocast(device, kind, enabled=kind != torch.float32):
+        step()
+
+
+def blocked(size: int, *inputs: torch.Tensor) -> torch.Tensor:
+    kernels.SCORES["cpu"] = size
+    return kernels.block_attention(*inputs, None, 0.0, lambda *_: None)
+
+
+def kernel_rows(tokens: int, n: int, rounds: int) -> list[store.Row]:
+    """Milliseconds of attention per document, without dropout, by kernel."""
+    turns = {}
+    for name, kind in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
+        given = partial(heads, config("fast", tokens), n, kind)
+        fused = torch.nn.functional.scaled_dot_product_attention
+        turns[f"torch, {name}"] = with_gradients(fused, given())
+        for bits in () if IS_GPU else (18, 20, 22):
+            of_size = with_gradients(partial(blocked, 2**bits), given())
+            turns[f"blocks of 2^{bits} scores, {name}"] = of_size
+    before = dict(kernels.SCORES)
+    cells = harness.compared(in_turn(turns, rounds), "torch, float32")
+    kernels.SCORES.update(before)
+    return [[tokens, name, ms / n, ratio] for name, (ms, ratio) in cells.items()]
+
+
+@flushing_denormals()  # as a run is
+def measure(given: argparse.Namespace) -> list[store.Table]:
+    keep_memory()  # as a run does
+    parts: list[store.Row] = []
+    by_kernel: list[store.Row] = []
+    for tokens in given.tokens:
+        n = max(1, 2**13 // tokens)
+        print(tokens, flush=True)
+        parts += part_rows(tokens, n, given.rounds)
+        by_kernel += kernel_rows(tokens, n, given.rounds)
+    ms = ["attention ms", "its products ms", "its exponentials ms"]
+    return [
+        store.table(
+            "A training step by part", ["tokens", "speed", "precision", "step ms", *ms, "bound"],
+            parts, "Milliseconds per document, of all layers. Bound: the gain of a step if "
+            "attention took no longer than its products and exponentials.",
+        ),
+        store.table(
+            "Attention by kernel", ["tokens", "kernel", "ms", "× torch, float32"], by_kernel,
+            "Milliseconds per document of the forward and backward pass of one layer, without "
+            "dropout. speed=fast uses torch's kernel above 200 tokens.",
+        ),
+    ]  # fmt: skip
+
+
+if __name__ == "__main__":
+    store.main(__file__, measure, tokens=[1024, 2048, 4096], rounds=5)
