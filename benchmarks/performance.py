@@ -14,6 +14,7 @@ from store import RESULTS, SCRIPTS, Row
 
 PAGE = SCRIPTS.parent / "docs" / "performance.md"
 BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->"
+MOST_ROWS = 8  # a longer table is folded
 UNITS = {  # of bfloat16, in a CPU
     "amx": "with AMX",
     "broken-amx": "with broken AMX",
@@ -61,8 +62,14 @@ def section(result: Result) -> str:
     )
     lines = [f"`{result['command']}`", "", provenance, ""]
     for table in result["tables"]:
-        lines += [f"**{table['title']}**", "", *markdown(table["columns"], table["rows"]), ""]
-        lines += [table["note"], ""] if table["note"] else []
+        shown = [*markdown(table["columns"], table["rows"]), ""]
+        shown += [table["note"], ""] if table["note"] else []
+        title, n = table["title"], len(table["rows"])
+        if n <= MOST_ROWS:
+            lines += [f"**{title}**", "", *shown]
+        else:
+            head = f"<details><summary><b>{title}</b>, {n} rows</summary>"
+            lines += [head, "", *shown, "</details>", ""]
     return "\n".join(lines)
 
 

@@ -12,6 +12,7 @@ only trains on and evaluates the longest documents.
 
 import argparse
 import shutil
+import statistics
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -156,30 +157,44 @@ def one_epoch(make: Any, *arguments: Any) -> None:
     make(*arguments).epoch()
 
 
-def table(title: str, measured: dict[str, dict[str, Any]], baseline: str, note: str) -> store.Table:
-    """posfuse against a baseline; `measured` is what `Comparison.measure` returns, by settings."""
+Measured = dict[str, dict[str, Any]]  # what `Comparison.measure` returns, by settings
+
+
+def ratios(title: str, measured: Measured, baseline: str, note: str) -> store.Table:
+    """The rates of a baseline, and posfuse's as multiples of them: a row for each settings."""
     rows = []
     for name, found in measured.items():
-        own = [s for s in found["rates"] if s in POSFUSE or s.startswith(baseline)]
-        compared = [
-            harness.compared({s: [of[k] for of in found["rates"][s]] for s in own}, baseline)
-            for k in KINDS
-        ]
-        memory = {s: [found["peak_bytes"][s] / 1e9] for s in own}
-        compared.append(harness.compared(memory, baseline))
-        rows += [[name, found["tokens"], s, *(x for of in compared for x in of[s])] for s in own]
-    times = f"× {baseline}"
-    columns = ["settings", "tokens", "system", "training docs/s", times, "evaluation docs/s", times]
-    return store.table(title, [*columns, "peak memory GB", times], rows, note)
+        row: store.Row = [name, found["tokens"]]
+        for kind in KINDS:
+            of = {s: [rate[kind] for rate in found["rates"][s]] for s in (baseline, *POSFUSE)}
+            cells = harness.compared(of, baseline)
+            row += [cells[baseline][0], *(cells[system][1] for system in POSFUSE)]
+        rows.append(row)
+    columns = [f"{kind}: {of}" for kind in KINDS for of in (f"{baseline}, docs/s", *POSFUSE)]
+    return store.table(title, ["settings", "tokens", *columns], rows, note)
+
+
+def rates(measured: Measured) -> store.Table:
+    """Rates and peak memory of all systems."""
+    rows: list[store.Row] = []
+    for name, found in measured.items():
+        for system, own in found["rates"].items():
+            medians = [statistics.median(rate[kind] for rate in own) for kind in KINDS]
+            rows.append([name, system, *medians, found["peak_bytes"][system] / 1e9])
+    columns = ["settings", "system", *(f"{kind} docs/s" for kind in KINDS), "peak memory GB"]
+    return store.table("Rates and memory", columns, rows, OF_MEMORY)
 
 
 OF_TRAINER = (
     "`Trainer` is BertForSequenceClassification in the Trainer of transformers VERSION, in float32 "
     "if nothing else is said. Tokens are those of a training document, on average; documents are "
-    "generated with the lengths of the corpus unless the command names its folder. Peak memory is "
-    "that of a process that trains on one batch of the longest documents and evaluates another one."
+    "generated with the lengths of the corpus unless the command names its folder."
 )
-OF_PLAIN = "The same figures of posfuse. In evaluation the loop uses torch's fast path."
+OF_PLAIN = "In evaluation the loop uses torch's fast path."
+OF_MEMORY = (
+    "Peak memory is that of a process that trains on one batch of the longest documents and "
+    "evaluates another one."
+)
 
 
 def measure(given: argparse.Namespace) -> list[store.Table]:
@@ -192,14 +207,11 @@ def measure(given: argparse.Namespace) -> list[store.Table]:
             own = getattr(given, settings.data)
             folder = generated_texts.folder_of(settings.data, own, Path(generated), GENERATED)
             measured[name] = Comparison(settings, folder, cache).measure(name, given.repeats)
+    of_trainer = OF_TRAINER.replace("VERSION", version("transformers"))
     return [
-        table(
-            "Against the Trainer of Hugging Face",
-            measured,
-            TRAINER,
-            OF_TRAINER.replace("VERSION", version("transformers")),
-        ),
-        table("Against the plain loop", measured, PLAIN, OF_PLAIN),
+        ratios("Against the Trainer of Hugging Face", measured, TRAINER, of_trainer),
+        ratios("Against the plain loop", measured, PLAIN, OF_PLAIN),
+        rates(measured),
     ]
 
 

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 import generated_texts
 import harness
 import language_model
+import long_documents
 import measured_code
 import operators
 import plain
@@ -23,6 +24,7 @@ import plain_language_model
 import store
 import systems
 import training
+from posfuse.model import kernels
 from posfuse.training.build import build_data, build_module
 from small_runs import SMALL, small_config
 
@@ -117,17 +119,22 @@ def test_training_is_compared_and_stored(written, corpus, monkeypatch):
     assert found["command"].startswith("python benchmarks/training.py --out result.json --agnews F")
     assert str(corpus.parent) not in json.dumps(found)
     assert found["folders"] == ["agnews"]
-    for table, baseline, peak in zip(
-        found["tables"], ("Trainer", "plain loop"), (2, 4), strict=True
-    ):
-        rows = table["rows"]
-        assert [[row[0], row[2]] for row in rows] == [
-            ["agnews", system] for system in (baseline, "exact", "fast")
-        ]
-        assert rows[0][4] == rows[0][6] == "1.000×"
-        assert [row[7] for row in rows] == pytest.approx([peak, 1, 1])
-        assert [row[8] for row in rows] == ["1.000×", *[f"{1 / peak:#.4g}×"] * 2]
-        assert all(row[3] > 0 and row[5] > 0 for row in rows)
+    *compared, costs = found["tables"]
+    for table, baseline in zip(compared, ("Trainer", "plain loop"), strict=True):
+        assert table["columns"][2:5] == [f"training: {baseline}, docs/s", *(
+            f"training: {system}" for system in ("exact", "fast")
+        )]  # fmt: skip
+        ((name, tokens, *cells),) = table["rows"]
+        assert (name, 0 < tokens <= 16, len(cells)) == ("agnews", True, 6)
+        assert all(cell > 0 for cell in cells[::3])
+        assert all(re.fullmatch(r"[\d.]+×", cell) for i in (1, 2, 4, 5) for cell in [cells[i]])
+    systems_of = ["Trainer", "plain loop", "exact", "fast"]
+    assert [row[:2] for row in costs["rows"]] == [["agnews", system] for system in systems_of]
+    assert [row[4] for row in costs["rows"]] == [2, 4, 1, 1]
+    trainer, exact = costs["rows"][0], costs["rows"][2]
+    assert compared[0]["rows"][0][2] == trainer[2]
+    rounds = float(compared[0]["rows"][0][3].rstrip("×"))
+    assert rounds == pytest.approx(exact[2] / trainer[2], rel=0.5)  # a median over two rounds
 
 
 def test_the_trainer_gets_the_sizes_and_the_documents_of_the_run(corpus):
@@ -269,6 +276,28 @@ def test_every_operator_is_timed_unfolded_and_folded(written, monkeypatch):
     published = {of: row[-1] for of, row in rows.items()}
     assert published["arxiv, batch 1", "gate_cnn"] == "912 ms"
     assert published["arxiv, batch 1", "mlp"] == published["imdb, batch 1", "gate_cnn"] == ""
+
+
+def test_the_parts_of_a_long_step_are_timed_by_speed_and_kernel(written):
+    before = dict(kernels.SCORES)
+    found = written(long_documents, ["--tokens", "16"], tokens=[1], rounds=1)
+    parts, by_kernel = (table["rows"] for table in found["tables"])
+    assert [row[:2] for row in parts] == [[16, "exact"], [16, "fast"]]
+    assert all(min(row[3:7]) > 0 for row in parts)
+    assert [row[1] for row in by_kernel][::4] == ["torch, float32", "torch, bfloat16"]
+    assert by_kernel[0][3] == "1.000×"
+    assert before == kernels.SCORES
+
+
+def test_the_products_of_attention_are_those_of_each_block(monkeypatch):
+    monkeypatch.setattr(long_documents, "BLOCK", 3 * 10 * 4)
+    draw = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(2, 3, 10, 4, generator=draw) for _ in range(3))
+    found = list(long_documents.blocks(q, k, v))
+    assert [some.shape[2] for some, *_ in found] == [4, 4, 2] * 2
+    scores = [some @ seen.transpose(-2, -1) for some, _, seen, _ in found]
+    torch.testing.assert_close(torch.cat(scores[:3], 2), q[:1] @ k[:1].transpose(-2, -1))
+    assert all(w.shape == own.shape for (_, w, *_), own in zip(found, scores, strict=True))
 
 
 def test_the_memory_of_work_is_that_of_its_own_process():

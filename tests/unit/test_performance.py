@@ -51,3 +51,13 @@ def test_a_result_without_a_benchmark_is_an_error(tmp_path):
     path.rename(path.with_name("grid.json"))
     (found,) = performance.read(tmp_path, SCRIPTS, TORCH)
     assert (found["name"], found["is_current"]) == ("grid", False)
+
+
+def test_a_long_table_is_folded():
+    short, long = result(), result()
+    long["tables"][0]["rows"] *= performance.MOST_ROWS + 1
+    assert "<details>" not in performance.section(short)
+    text = performance.section(long)
+    folded = text[text.index("<details><summary><b>Runs</b>, 9 rows</summary>\n\n|") :]
+    assert folded.count("| x | 2 |") == 9
+    assert folded.rstrip().endswith("A note.\n\n</details>")
