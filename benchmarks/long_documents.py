@@ -4,7 +4,7 @@
 
 The model is that of conf/protocol/arxiv.yaml. Documents are random words and fill every position.
 The products and exponentials of attention are also timed alone, on blocks of scores that fit into
-a CPU's cache. No kernel that computes them with torch can be faster than both together.
+a CPU's cache. A kernel of torch operators cannot be faster than both together.
 """
 
 import argparse
@@ -27,10 +27,10 @@ from posfuse.process.environment import flushing_denormals, keep_memory
 
 MEASURES = "model training.build training.module training.classifier conf/protocol conf/speed"
 BLOCK = 2**20  # scores
-# Of a forward and a backward pass that stores no scores: q k^T twice and dy v^T have few features
-# as their inner dimension; the products with v, for dq, dk and dv have the keys or queries.
-NARROW, WIDE = 3, 4
-HALF = {"32-true": torch.float32, "bf16-mixed": torch.bfloat16}
+# The number of products in a forward and a backward pass that stores no scores. The inner dimension
+# of q k^T, computed twice, and of dy v^T is D. That of the products for y, dq, dk and dv is L.
+OVER_FEATURES, OVER_TOKENS = 3, 4
+DTYPES = {"32-true": torch.float32, "bf16-mixed": torch.bfloat16}
 
 
 def config(speed: str, tokens: int) -> Config:
@@ -62,11 +62,11 @@ def with_gradients(
 
 
 def products(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
-    """The products of a forward and a backward pass, without what is between them."""
+    """The matrix products of a forward and a backward pass."""
     for some, weights, seen, values in blocks(q, k, v):
-        for _ in range(NARROW):
+        for _ in range(OVER_FEATURES):
             torch.matmul(some, seen.transpose(-2, -1), out=weights)
-        for _ in range(WIDE):
+        for _ in range(OVER_TOKENS):
             weights @ values
 
 
@@ -95,7 +95,7 @@ def part_rows(tokens: int, n: int, rounds: int) -> list[store.Row]:
     turns: dict[str, Callable[[], Any]] = {}
     configs = {speed: config(speed, tokens) for speed in ("exact", "fast")}
     for speed, cfg in configs.items():
-        kind = HALF[cfg.trainer.precision]
+        kind = DTYPES[cfg.trainer.precision]
         inside = cfg.model.attention_dropout
         p = cfg.model.dropout if inside is None else inside
         given = heads(cfg, n, kind)
