@@ -82,15 +82,20 @@ def in_turn(turns: dict[str, Callable[[], Any]], rounds: int) -> Times:
     return {name: [1000 * seconds for seconds in of[1:]] for name, of in found.items()}
 
 
-def stepper(cfg: Config, batch: Batch) -> Callable[[], None]:
-    """A training step: forward and backward pass, clipping and optimiser."""
+def stepper(cfg: Config, batch: Batch, dtype: torch.dtype = torch.float32) -> Callable[[], None]:
+    """A training step: forward pass with autocast to `dtype`, backward pass, clipping and
+    optimiser."""
     module = build_module(cfg, of_random_words(cfg)).to(DEVICE)
     optimizer = module.configure_optimizers()
     module.model.train()
 
     def turn() -> None:
         optimizer.zero_grad()
-        F.cross_entropy(module.model(batch.ids, batch.lengths), batch.labels).backward()
+        # As Lightning: only the forward pass, and no stored casts.
+        is_half = dtype != torch.float32
+        with torch.autocast(DEVICE.type, dtype, enabled=is_half, cache_enabled=False):
+            loss = F.cross_entropy(module.model(batch.ids, batch.lengths), batch.labels)
+        loss.backward()
         module.configure_gradient_clipping(optimizer, cfg.trainer.clip_norm)
         optimizer.step()
 

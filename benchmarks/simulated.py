@@ -1,4 +1,4 @@
-"""Error rates of reports and studies on simulated differences; tables of calibrate.py."""
+"""Error rates, power and coverage on simulated differences; tables of calibrate.py."""
 
 from collections.abc import Callable
 from typing import Any

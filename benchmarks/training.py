@@ -161,7 +161,8 @@ Measured = dict[str, dict[str, Any]]  # what `Comparison.measure` returns, by se
 
 
 def ratios(title: str, measured: Measured, baseline: str, note: str) -> store.Table:
-    """The rates of a baseline, and posfuse's as multiples of them: a row for each settings."""
+    """The rates of a baseline, and posfuse's as multiples of them: a row for each entry of
+    `measured`."""
     rows = []
     for name, found in measured.items():
         row: store.Row = [name, found["tokens"]]
@@ -186,9 +187,10 @@ def rates(measured: Measured) -> store.Table:
 
 
 OF_TRAINER = (
-    "`Trainer` is BertForSequenceClassification in the Trainer of transformers VERSION, in float32 "
-    "if nothing else is said. Tokens are those of a training document, on average; documents are "
-    "generated with the lengths of the corpus unless the command names its folder."
+    "`Trainer` is BertForSequenceClassification in the Trainer of transformers VERSION, in "
+    "float32; on a GPU the table of rates also has it in bfloat16. ×: posfuse's documents per "
+    "second divided by those of the Trainer. Tokens are those of a training document, on average; "
+    "documents are generated with the lengths of the corpus unless the command names its folder."
 )
 OF_PLAIN = "In evaluation the loop uses torch's fast path."
 OF_MEMORY = (

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import sys
 from itertools import zip_longest
 from pathlib import Path
 
@@ -41,19 +42,23 @@ def commands() -> list:
     return list(cases.values())
 
 
-def own_files(page: Path, folder: Path) -> None:
-    """Write the modules and config files of a page, whose names precede them or begin them."""
+def own_files(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write the modules and config files of a page, whose names precede them or begin them. Its
+    modules can be imported during the test."""
     text = page.read_text()
     named = re.findall(r"`(my_[\w/]+\.(?:py|yaml))`:\n\n```\w+\n(.*?)^```", text, re.M | re.S)
     named += re.findall(r"^```yaml\n# (my_\S+\.yaml)\n(.*?)^```", text, re.M | re.S)
     for name, content in named:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(content)
+    monkeypatch.syspath_prepend(folder)
+    for module in folder.glob("my_*.py"):
+        monkeypatch.delitem(sys.modules, module.stem, raising=False)
 
 
 def jobs(words: list[str]) -> list[list[str]]:
-    """The overrides of a few runs of `posfuse train`, with each value of each override, in a folder
-    that has the files of the docs."""
+    """The overrides of as few runs as contain each value of each override. The current folder must
+    have the files of the docs."""
     ordered = overrides_first(
         [word.replace("FOLDER", str(Path.cwd() / "FOLDER")) for word in words]
     )

@@ -2,7 +2,6 @@
 
 import random
 import re
-import sys
 
 import pytest
 
@@ -50,10 +49,7 @@ def test_a_command_of_the_docs_can_be_given(page, words, folder, monkeypatch):
     elif program == "python":
         assert (TOP / rest[0]).is_file()
     elif rest[0] == "train":
-        own_files(page, folder)
-        monkeypatch.syspath_prepend(folder)
-        for module in folder.glob("my_*.py"):
-            monkeypatch.delitem(sys.modules, module.stem, raising=False)
+        own_files(page, folder, monkeypatch)
         for run in jobs(rest[1:]):
             config = composed(*run)
             if not any(word.startswith("host.path=") for word in run):

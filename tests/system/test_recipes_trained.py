@@ -1,6 +1,4 @@
-"""Every `posfuse train` of README.md and the docs trains: one batch of its first run."""
-
-import sys
+"""Trains one batch of the first run of every `posfuse train` in README.md and the docs."""
 
 import pandas as pd
 import pytest
@@ -31,10 +29,7 @@ TRAINED = [
 @pytest.mark.parametrize(("page", "words"), TRAINED)
 def test_one_batch_of_a_command_trains(page, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    own_files(page, tmp_path)
-    for module in tmp_path.glob("my_*.py"):
-        monkeypatch.delitem(sys.modules, module.stem, raising=False)
+    own_files(page, tmp_path, monkeypatch)
     for path in write_corpus(tmp_path / "FOLDER", n_classes=4).iterdir():
         short = pd.read_parquet(path)
         short.assign(text=100 * (short["text"] + " ")).to_parquet(path)  # up to 1,200 words

@@ -1,4 +1,4 @@
-"""A record as a row of the table of runs, checked."""
+"""Checks a record and makes it a row of the table of runs."""
 
 import json
 import re

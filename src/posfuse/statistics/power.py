@@ -30,7 +30,7 @@ def power(effect: float, std: float, n: int, alpha: float = 0.05, sides: int = 2
 def equivalence_power(
     std: float, margin: float, n: int, effect: float = 0.0, alpha: float = 0.05
 ) -> float:
-    """Power of `p_equivalence` with n seeds for a true mean difference of `effect`."""
+    """Power of `paired.p_equivalence` with n seeds for a true mean difference of `effect`."""
     error = std / np.sqrt(n)
     room = margin - stats.t.ppf(1 - alpha, n - 1) * std * _spreads(n) / np.sqrt(n)
     inside = ndtr((room - effect) / error) - ndtr((-room - effect) / error)
@@ -42,9 +42,9 @@ def decision_power(
 ) -> float:
     """The chance that n seeds decide for a true mean difference of `effect`, in either way.
 
-    The two ways are a two-sided t-test of a difference beyond +-`beyond`, and `p_equivalence`, each
-    at alpha. Given the sample's spread, the mean decides outside of one interval and inside of
-    another interval.
+    The two ways are a two-sided t-test of a difference beyond +-`beyond`, and
+    `paired.p_equivalence`, each at alpha. Given the sample's spread, the mean decides outside of
+    one interval and inside of another interval.
     """
     error = std / np.sqrt(n)
     of_sample = error * _spreads(n)

@@ -1,4 +1,4 @@
-"""Checks of a study that its schema cannot express. Nothing is composed or run."""
+"""Checks what the schema of a study cannot express. Nothing is composed or run."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""The results of a study as tables and as sentences."""
+"""The verdicts on a study's hypotheses, as a table and as sentences."""
 
 from functools import partial
 

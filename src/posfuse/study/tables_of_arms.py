@@ -1,4 +1,4 @@
-"""Tables of the arms of a study: their results, at each test length, and beside bags of words."""
+"""Tables of a study's arms: their results, results by test length, and bags of words by task."""
 
 from functools import partial
 

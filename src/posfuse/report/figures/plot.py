@@ -207,22 +207,22 @@ def heatmap(axis: Axes, matrix: NDArray[np.float64], largest: float, names: Sequ
         rows, columns = np.nonzero(np.nan_to_num(matrix) < -largest / 10)
         axis.plot(columns, rows, "_", color="black", markersize=90 / n, markeredgewidth=0.6)
         return
-    grounds = image.to_rgba(matrix)
+    backgrounds = image.to_rgba(matrix)
     for (row, column), value in np.ndenumerate(matrix):
         if not np.isnan(value):
             text = f"{value:+.{0 if largest >= 10 else 1}f}"
             axis.text(
                 column, row, text if float(text) else "0", ha="center", va="center",
                 fontsize=7 if n <= 8 else 5.5,
-                color=text_color(grounds[row, column]),
+                color=text_color(backgrounds[row, column]),
             )  # fmt: skip
 
 
-def text_color(ground: NDArray[np.float64]) -> str:
-    """Black or white: the one with the higher contrast to a ground (R, G, B, A) from 0 to 1.
+def text_color(background: NDArray[np.float64]) -> str:
+    """Black or white: the one with the higher contrast to a background (R, G, B, A) from 0 to 1.
 
-    By the relative luminance of WCAG 2.2; both contrasts are equal at 0.179.
+    By the relative luminance of WCAG 2.2; both contrasts are equal at a luminance of 0.179.
     """
-    rgb = ground[:3]
+    rgb = background[:3]
     linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
     return "black" if linear @ (0.2126, 0.7152, 0.0722) > 0.179 else "white"
