@@ -12,7 +12,7 @@ from posfuse.evidence.metric import ACCURACY
 from posfuse.statistics.comparisons import seeds_for_difference, seeds_for_equivalence
 from posfuse.statistics.paired import spread_limit
 from posfuse.statistics.sequential import Looks, chances
-from posfuse.study import figure, forecast, tables, tables_of_arms, tables_of_tuning
+from posfuse.study import figure, forecast, stages, tables, tables_of_arms, tables_of_tuning
 from posfuse.study.looks import deltas, progress, seeds_to_decide
 from posfuse.study.plan import Choice, Plan
 from posfuse.study.scores import outcomes, resolution
@@ -50,6 +50,26 @@ def test_a_placebos_difference_is_subtracted_seed_by_seed():
     accuracy = outcomes(results)
     assert deltas(PART, accuracy, [0, 1]) == pytest.approx([5, 9])
     assert deltas(GAIN, accuracy, [0, 1]) == pytest.approx([10, 11])
+
+
+def test_the_page_is_written_after_each_look_but_the_last(monkeypatch):
+    noisy = [70.0, 50.0, 65.0, 55.0, 71.0, 49.0, 66.0, 54.0]
+    every = records(add=[60.0] * 8, concat=noisy, add_none=[60.0] * 8, concat_none=noisy[::-1])
+    done, shown = {}, []
+
+    class Tests:
+        def run(self, arms, seeds, extra):
+            done.update({key: r for key, r in every.items() if key[0] in arms and key[1] in seeds})
+
+    plan = Plan(STUDY, {}, {}, "digest")
+    monkeypatch.setattr(stages, "freeze", lambda *_: plan)
+    monkeypatch.setattr(stages, "tested", lambda *_: dict(done))
+    monkeypatch.setattr(stages, "testing_sweeps", lambda *_: {"": Tests()})
+    _, state = stages.run(
+        "mine", STUDY, [], print, lambda of, state: shown.append((of, len(done), state.next_look))
+    )
+    assert shown == [(plan, 16, 8)]
+    assert state.is_finished
 
 
 def test_fewer_bits_per_byte_are_less():

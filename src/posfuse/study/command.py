@@ -2,6 +2,7 @@
 
 import textwrap
 from argparse import Namespace
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -67,29 +68,36 @@ def _plan(name: str, study: Study, extra: list[str], no_timing: bool) -> None:
 
 
 def _run(name: str, study: Study, extra: list[str], again: str) -> None:
+    write_page = partial(_write_page, name, study, extra, again)
     try:
-        frozen, state = stages.run(name, study, extra, _say)
+        frozen, state = stages.run(name, study, extra, _say, write_page)
     except sweeps.RunsFailed:
         if plan := stages.frozen_plan(name, study):
             results = stages.tested(name, plan)
             _show_state(name, plan, progress(study, results), results)
         raise
+    console = Console(highlight=False)
+    console.print()
+    for line in write_page(frozen, state):
+        console.print(Text(line, style="bold"))
+        console.print()
+    _show(frozen, state, stages.tested(name, frozen), console)
+    console.print(Text(tables.legend(study)))
+    page = OUTPUT / name / "report" / "index.html"
+    console.print(Text(f"results: {page}; next: open it in a browser"), soft_wrap=True)
+
+
+def _write_page(
+    name: str, study: Study, extra: list[str], again: str, frozen: Plan, state: Progress
+) -> list[str]:
+    """Write the page and runs.csv of all records so far. Returns the first lines of the page."""
     from posfuse.study import results_page  # matplotlib and scikit-learn take a second to import
     from posfuse.study.run_table import run_table
 
     tuning = stages.tuning_sweeps(name, study, extra)
     runs = run_table(frozen, tuning, stages.testing_sweeps(name, frozen))
     results = stages.tested(name, frozen)
-    first = results_page.write(name, frozen, state, results, runs, OUTPUT / name, again)
-    console = Console(highlight=False)
-    console.print()
-    for line in first:
-        console.print(Text(line, style="bold"))
-        console.print()
-    _show(frozen, state, results, console)
-    console.print(Text(tables.legend(study)))
-    page = OUTPUT / name / "report" / "index.html"
-    console.print(Text(f"results: {page}; next: open it in a browser"), soft_wrap=True)
+    return results_page.write(name, frozen, state, results, runs, OUTPUT / name, again)
 
 
 def _show(frozen: Plan, state: Progress, results: Results, console: Console) -> None:

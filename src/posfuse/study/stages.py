@@ -17,6 +17,7 @@ from posfuse.study.spec import NULL_ARM, Study, Trials, Values
 from posfuse.study.sweeps import OUTPUT, Sweep
 
 Say = Callable[[str], None]
+AfterLook = Callable[[Plan, Progress], object]
 
 
 def tuning_sweeps(name: str, study: Study, extra: list[str]) -> dict[str, Sweep]:
@@ -173,8 +174,13 @@ def freeze(name: str, study: Study, extra: list[str], say: Say) -> Plan:
     return _tune(name, study, extra, say)
 
 
-def run(name: str, study: Study, extra: list[str], say: Say) -> tuple[Plan, Progress]:
-    """Run all stages that are not done yet, and return the plan and the final verdicts."""
+def run(
+    name: str, study: Study, extra: list[str], say: Say, after_look: AfterLook
+) -> tuple[Plan, Progress]:
+    """Run all stages that are not done yet, and return the plan and the final verdicts.
+
+    `after_look` is called with the verdicts so far after each look but the last one.
+    """
     plan = freeze(name, study, extra, say)
     state = progress(study, tested(name, plan))
     while not state.is_finished:
@@ -189,6 +195,8 @@ def run(name: str, study: Study, extra: list[str], say: Say) -> tuple[Plan, Prog
         for v in state.verdicts:
             if v.decision and v.hypothesis.name not in decided:
                 say(f"  {v.hypothesis.name}: {v.verdict} after {v.decision.n} {study.units}")
+        if not state.is_finished:
+            after_look(plan, state)
     return plan, state
 
 
