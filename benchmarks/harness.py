@@ -94,7 +94,9 @@ def _begin(threads: int, make: Callable[..., Any], arguments: tuple[Any, ...]) -
 
 @flushing_denormals()  # as a run is
 def _do(work: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    return work(_object, *arguments)
+    found = work(_object, *arguments)
+    keep_memory()  # returns what this work has freed, because the systems share the memory
+    return found
 
 
 def config(*overrides: str) -> Config:
