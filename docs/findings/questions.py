@@ -15,7 +15,7 @@ from finding_tables import FOLDER, accuracies, judged
 from posfuse.report.figures.style import QUIET, RC, look
 from posfuse.report.table import interval
 from posfuse.statistics.cautions import TUNED
-from posfuse.statistics.contrasts import EQUIVALENT
+from posfuse.statistics.contrasts import EQUIVALENT, UNDECIDED
 from posfuse.statistics.paired import t_interval
 from posfuse.study import caveats
 from posfuse.study.looks import Verdict, samples_of
@@ -59,9 +59,10 @@ def row_of(question: dict[str, Any]) -> list[str]:
     v = verdict_of(question["study"], question["hypothesis"])
     if v is None or v.decision is None:
         return [NOT_RUN, "", ""]
+    plan, results, state = judged(FOLDER / question["study"])
     own = question.get("words", {})  # a direction first: it says more than a verdict
     answer = own.get(v.decision.result, own.get(v.verdict, WORDS[v.verdict]))
-    plan, results, state = judged(FOLDER / question["study"])
+    answer += " yet" * (v.verdict == UNDECIDED and not state.is_finished)
     is_tuned = TUNED in caveats.of_verdicts(plan, state, results)[v.hypothesis.name]
     seeds = f"{v.decision.n}"
     if v.all_seeds:

@@ -158,7 +158,11 @@ def study_page(folder: Path) -> str:
     """README.md of a folder of docs/findings: a study, or a sweep without a plan."""
     parts = [f"# {folder.name}\n"]
     if is_study := (folder / PLAN).exists():
-        parts += [f"**{judged(folder)[0].study.question}**\n", answers(folder)]
+        plan, _, state = judged(folder)
+        next_look = f"{state.next_look} {plan.study.units}"
+        unfinished = f"The study is not finished. The next look is at {next_look}.\n"
+        parts += [f"**{plan.study.question}**\n", *[unfinished] * (not state.is_finished)]
+        parts.append(answers(folder))
     else:
         parts.append("Exploratory: a sweep without hypotheses and without a frozen plan.\n")
     if (notes := folder / "notes.md").exists():

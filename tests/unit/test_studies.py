@@ -267,19 +267,28 @@ def test_the_noise_of_tuning_is_that_of_the_simulation():
         assert f"in {half:.0f} to {whole:.0f} of 100 simulated studies" in text
 
 
+def test_the_gains_without_position_on_long_documents_are_those_of_the_figure():
+    gains = [g for g in questions.gains() if (g["words"], g["placebo"]) == (1024, True)]
+    for g in gains:
+        text = f"by {g['mean']:.1f} points ({g['low']:.1f} to {g['high']:.1f})"
+        assert text in NOTES["long_published"]
+    assert len(gains) == 2
+
+
 @pytest.fixture
 def long_study(tmp_path, monkeypatch):
-    """Writes a small study to an empty docs/findings: a gain of 4 points, 3 with zeros."""
+    """Writes a small study to an empty docs/findings, with runs of 8 or fewer seeds: a gain of 4
+    points, 3 with zeros."""
     for module in (questions, finding_tables):
         monkeypatch.setattr(module, "FOLDER", tmp_path)
 
-    def write(name, **hypotheses):
+    def write(name, seeds=8, looks=(8,), **hypotheses):
         arms = {"add": {"fusion": "add"}, "gate": {"fusion": "gate_scalar_linear_start"}}
         arms |= {f"{arm}_none": {**own, "encoding": "none"} for arm, own in arms.items()}
         arms["add_one"] = {"fusion": "add", "model.token_scale": 1}
         arms["concat"] = {"fusion": "concat"}
         study = Study(
-            question="Q?", arms=arms, testing=Evaluation("0-7", [8], spent=[0.05]),
+            question="Q?", arms=arms, testing=Evaluation("0-7", list(looks)),
             assumed=Assumed(2.0, 2.0),
             hypotheses=[Hypothesis(**{"expects": "greater", "margin": 1, **own}, name=n, text="T.")
                         for n, own in hypotheses.items()],
@@ -290,7 +299,7 @@ def long_study(tmp_path, monkeypatch):
                "max_len": 1024, "classes": 13, "test_documents": 1000}  # fmt: skip
         pd.DataFrame([
             {**row, "arm": arm, "seed": n, "test_accuracy": 60 + gains.get(arm, 0) + i * n % 5 / 10}
-            for i, arm in enumerate(arms) for n in range(8)
+            for i, arm in enumerate(arms) for n in range(seeds)
         ]).to_csv(tmp_path / name / "runs.csv")  # fmt: skip
 
     return write
@@ -315,11 +324,19 @@ def test_a_study_appears_once_its_rows_are_there(long_study):
     assert [float(row[3].split()[0]) for row in rows] == pytest.approx([4, 5, 1, -2], abs=0.3)
     claim = questions.claims().splitlines()[2]
     assert ", 8 of 8 seeds | holds |" in claim
-    assert "do as well on papers? | No, still behind | -" in questions.first_screen()
+    assert "Is concatenating ahead on papers? | Yes | +" in questions.first_screen()
     assert "not yet run" not in questions.first_screen()
     points = {(g["text"], g["words"], g["placebo"]): g["mean"] for g in questions.gains()}
     assert points == {("arXiv", 1024, False): pytest.approx(4, abs=0.3),
                       ("arXiv", 1024, True): pytest.approx(3, abs=0.3)}  # fmt: skip
+
+
+def test_an_unfinished_study_has_not_decided_yet(long_study):
+    question = {"study": "long_published", "hypothesis": "equal"}
+    for name, seeds, answer in (("one", 5, "Not decided yet"), ("two", 8, "Not decided")):
+        equal = {"arm": "add_none", "than": "add", "margin": 0.01}
+        long_study(name, seeds, looks=[5, 8], equal=equal)
+        assert questions.row_of({**question, "study": name})[0] == answer
 
 
 def test_two_sides_that_are_shown_equal_are_what_such_a_hypothesis_says(long_study):
