@@ -232,7 +232,8 @@ def test_what_the_paper_reports_is_what_it_published():
 def test_every_number_in_the_prose_is_a_result():
     """A number with a decimal point or a sign; those of the README are the paper's."""
     tables = [text for folder in (*KEPT, *SWEEPS) for text in studies.further(folder)]
-    found = " ".join([*tables, *map(studies.answers, KEPT)])
+    drawn = [f"{g['mean']:.1f} ({g['low']:.1f} to {g['high']:.1f})" for g in questions.gains()]
+    found = " ".join([*tables, *drawn, *map(studies.answers, KEPT)])
     pages = {"findings.md": prose(DOCUMENT), **NOTES}
     assert sum(len(re.findall(NUMBER, text)) for text in pages.values()) > 80
     for name, text in pages.items():
@@ -334,7 +335,7 @@ def test_a_study_appears_once_its_rows_are_there(long_study):
 def test_an_unfinished_study_has_not_decided_yet(long_study):
     question = {"study": "long_published", "hypothesis": "equal"}
     for name, seeds, answer in (("one", 5, "Not decided yet"), ("two", 8, "Not decided")):
-        equal = {"arm": "add_none", "than": "add", "margin": 0.01}
+        equal = {"arm": "gate", "than": "add_one", "minus": ["concat", "gate_none"], "margin": 0.01}
         long_study(name, seeds, looks=[5, 8], equal=equal)
         assert questions.row_of({**question, "study": name})[0] == answer
 
