@@ -184,8 +184,7 @@ def with_parts(document: str) -> str:
 def write() -> None:
     """Write all pages from the committed files."""
     studied = [path.parent for path in sorted(FOLDER.glob(f"*/{RUNS}"))]
-    for table in tables_of(DEMO):
-        (DEMO / "tables" / f"{table.name}.md").write_text(formats.markdown(table), encoding="utf-8")
+    formats.write_tables(tables_of(DEMO), DEMO / "tables")
     for folder in (DEMO, *(folder for folder in studied if (folder / PLAN).exists())):
         (folder / "index.html").write_text(report(folder, draw(folder)), encoding="utf-8")
     for folder in studied:  # shows the figures that have been drawn
