@@ -21,7 +21,7 @@ from posfuse.report.sweep import Sweep
 from posfuse.runs.measurements import LOSS_BY_POSITION, WHOLE
 
 LEAST_RATIO = 1 / 32  # smaller ratios are drawn here
-MOST_TICKS = 13  # of distances
+MOST_TICKS = 8  # of distances
 
 
 def section(sweep: Sweep) -> Section:
@@ -83,7 +83,7 @@ def attention_by_distance(rows: pd.DataFrame) -> Figure:
     ratios = rows[rows["name"] == "attention_ratio"]
     nearest = ratios[["low", "high"]].abs().min(axis=1).to_numpy()
     ratios = ratios.assign(x=np.sign(ratios["low"] + ratios["high"]) * _step(nearest))
-    both = pd.concat([ratios, _first(rows, at=ratios["x"].min() - 2)])
+    both = pd.concat([ratios, _first(rows, at=ratios["x"].min() - 3)])
     panels = dict(list(both.groupby([*plot.PANEL, "layer"], sort=False)))
     caption = (
         "attention to keys at a distance from the query, divided by that of uniform attention "
@@ -139,7 +139,7 @@ def _line(axis: Axes, runs: pd.DataFrame, fusion: str, name: str) -> None:
 def _distance_axis(axis: Axes, places: Sequence[float]) -> None:
     first, *steps = places
     labels = {first: "first"}
-    every = 1 if len(steps) < MOST_TICKS else 2
+    every = 1 + len(steps) // MOST_TICKS
     labels |= {x: f"{np.sign(x) * 2 ** (abs(x) - 1):.0f}" if x else "0" for x in steps
                if round(x) % every == 0}  # fmt: skip
     axis.set_xticks(list(labels), list(labels.values()), fontsize=style.SMALL - 1.5)
