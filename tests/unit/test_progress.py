@@ -3,13 +3,17 @@
 from types import SimpleNamespace
 
 from posfuse.data.evaluations import Evaluations
-from posfuse.training.progress import Bar
+from posfuse.training.progress import Bar, results
 
 
 def test_the_bar_counts_epochs_from_1_and_shows_the_last_evaluation():
     state = SimpleNamespace(fn="fit")
     metrics = {"train/loss": 1.25, "val/loss": 2.0, "val/accuracy": 0.5, "val/macro_f1": 0.4}
-    trainer = SimpleNamespace(state=state, current_epoch=0, max_epochs=6, callback_metrics=metrics)
+    best = SimpleNamespace(monitor="val/accuracy")
+    trainer = SimpleNamespace(
+        state=state, current_epoch=0, max_epochs=6, callback_metrics=metrics,
+        checkpoint_callback=best,
+    )  # fmt: skip
     bar = Bar(Evaluations(2))
     first, *_ = bar.configure_columns(trainer)
     task = SimpleNamespace(description="Testing")
@@ -17,5 +21,8 @@ def test_the_bar_counts_epochs_from_1_and_shows_the_last_evaluation():
     for trainer.current_epoch in (5, 6):
         assert first.render(task).plain == "epoch 3/3"
     assert bar.get_metrics(trainer, None) == {"loss": 1.25, "accuracy": 0.5}
+    best.monitor = "val/macro_f1"
+    assert bar.get_metrics(trainer, None) == {"loss": 1.25, "macro f1": 0.4}
+    assert [*results(trainer)] == ["train loss", "validation loss", "accuracy", "macro f1"]
     state.fn = "test"
     assert first.render(task).plain == "Testing"

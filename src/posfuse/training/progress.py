@@ -19,6 +19,17 @@ terminal = logging.getLogger("posfuse.training.progress")
 detail = logging.getLogger("posfuse.detail")  # goes to train.log only
 
 
+def results(trainer: L.Trainer) -> dict[str, float]:
+    """The results of the last evaluation by their names. The last one is the metric that selects
+    the best checkpoint, or accuracy if the loss selects it."""
+    keys = {"train loss": "train/loss", "validation loss": "val/loss", "accuracy": "val/accuracy"}
+    best: Any = trainer.checkpoint_callback
+    if best.monitor not in keys.values():
+        keys[best.monitor.removeprefix("val/").replace("_", " ")] = best.monitor
+    metrics = trainer.callback_metrics
+    return {name: float(metrics[key]) for name, key in keys.items() if key in metrics}
+
+
 class EpochLines(Callback):
     """One log line per evaluation, and progress.json in the run's folder for posfuse status.
 
@@ -35,14 +46,8 @@ class EpochLines(Callback):
         seconds = self.stopwatch.seconds()["fit"] - self.stopwatch.evaluated
         epoch = self.evaluations.epochs(trainer.current_epoch + 1)
         epochs = int(self.evaluations.epochs(trainer.max_epochs))
-        metrics = trainer.callback_metrics
-        shown = {
-            "train loss": "train/loss",
-            "validation loss": "val/loss",
-            "accuracy": "val/accuracy",
-        }
-        values = [f"{name} {metrics[key]:.4f}" for name, key in shown.items() if key in metrics]
-        self.lines.info("epoch %s/%d: %s, %.1f s", epoch, epochs, ", ".join(values), seconds)
+        values = ", ".join(f"{name} {value:.4f}" for name, value in results(trainer).items())
+        self.lines.info("epoch %s/%d: %s, %.1f s", epoch, epochs, values, seconds)
         if trainer.is_global_zero:
             progress = {"epoch": epoch, "epochs": epochs}
             progress["epoch_seconds"] = seconds * self.evaluations.per_epoch
@@ -78,9 +83,9 @@ class Bar(RichProgressBar):
         return [Epoch(trainer, self.evaluations), BarColumn(15), batches, left]
 
     def get_metrics(self, trainer: L.Trainer, module: L.LightningModule) -> dict[str, Any]:
-        metrics = trainer.callback_metrics
-        names = {"loss": "train/loss", "accuracy": "val/accuracy"}
-        return {name: float(metrics[key]) for name, key in names.items() if key in metrics}
+        shown = results(trainer)
+        loss = {"loss": shown.pop("train loss")} if "train loss" in shown else {}
+        return loss | dict([*shown.items()][-1:])
 
 
 class Stopwatch(Callback):
