@@ -28,7 +28,10 @@ class Windows(Documents):
         self.split, self.max_len, self.stride = split, length, stride or length
         n = (len(split.ids) - 1 - length) // self.stride + 1
         if n < 1:
-            raise ValueError(f"{len(split.ids)} tokens, but a window and its last target need more")
+            raise ValueError(
+                f"{len(split.ids)} tokens, but a window of {length} and its last target need "
+                f"{length + 1}"
+            )
         self.starts = np.arange(n) * self.stride
         self.lengths = self.whole_lengths = np.full(n, length)  # (windows,); nothing is cut
         first_document = np.searchsorted(split.offsets, self.starts, side="right") - 1
