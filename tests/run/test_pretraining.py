@@ -19,7 +19,6 @@ from posfuse.training import masked_pretraining
 from posfuse.training import run as run_module
 from posfuse.training.checkpoints import read_checkpoint
 from posfuse.training.masked_pretraining import MaskedTokens
-from posfuse.training.memory_limit import explaining
 from small_runs import interrupted, small_config
 
 MASKED = [
@@ -123,7 +122,7 @@ def test_the_advice_names_the_keys_of_pretraining(corpus, tmp_path):
     module = SimpleNamespace(training=True, global_step=3, batch_key=MaskedTokens.batch_key)
     with (
         pytest.raises(OutOfMemory, match=r"at step 3 with pretrain\.batch_size="),
-        explaining(module, config(corpus, tmp_path).data),
+        run_module.explaining(module, config(corpus, tmp_path).data),
     ):
         raise MemoryError
 

@@ -140,6 +140,6 @@ def test_out_of_memory_in_one_process_names_the_batch_size_that_fits(full, corpu
 
 def test_a_process_exits_if_its_parent_has_ended():
     """Its parent is this test and not process 1, whose id it gets."""
-    argv = [sys.executable, "-m", "posfuse.training.replica_process", "1"]
+    argv = [sys.executable, "-m", "posfuse.training.run", "1"]
     done = subprocess.run(argv, timeout=HANG, check=False)
     assert done.returncode == -signal.SIGKILL

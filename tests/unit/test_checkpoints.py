@@ -81,11 +81,3 @@ def test_a_run_is_saved_between_steps_and_not_between_their_batches(tmp_path, mo
     for batch in range(7):
         callback.on_train_batch_end(trainer, None, None, None, batch)
     assert saves == [2, 5]
-
-
-def test_a_resumed_run_keeps_the_start_of_its_first_process(tmp_path):
-    first, second = (Checkpoints(tmp_path, 1.0, "f", time) for time in ("noon", "evening"))
-    second.load_state_dict({"fingerprint": "f"})  # saved by an earlier version
-    assert second.started == "evening"
-    second.load_state_dict(first.state_dict())
-    assert second.started == "noon"

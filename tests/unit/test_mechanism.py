@@ -14,12 +14,16 @@ from posfuse.model.encoder import Encoder
 from posfuse.model.fusion import Multiply
 from posfuse.model.network import Backbone, PositionClassifier
 from posfuse.model.positions import PositionSampler
-from posfuse.runs.measurements import WHOLE
-from posfuse.training import patching
-from posfuse.training.attention_by_distance import attention_rows
-from posfuse.training.observers import measure
-from posfuse.training.patching import patch_rows, patched_logits
-from posfuse.training.probe import probe_rows, ridge
+from posfuse.runs.records import WHOLE
+from posfuse.training import mechanism
+from posfuse.training.mechanism import (
+    attention_rows,
+    measure,
+    patch_rows,
+    patched_logits,
+    probe_rows,
+    ridge,
+)
 from variants import ENCODINGS, OPERATORS, make_network, random_tensor
 
 INSIDE = [name for name, node in ENCODINGS.items() if node.get("attention")]
@@ -229,7 +233,7 @@ def test_shares_by_hand(monkeypatch):
     model.head.weight.copy_(torch.eye(4))
     model.head.bias.zero_()
     batch = batch_of([[1, 2, 3], [2, 2, 3], [3, 1, 3], [1, 1, 1]])
-    monkeypatch.setattr(patching, "random_order", lambda *_: torch.tensor([2, 1, 0]).expand(4, 3))
+    monkeypatch.setattr(mechanism, "random_order", lambda *_: torch.tensor([2, 1, 0]).expand(4, 3))
     rows = {
         row.name.removeprefix("patch_"): (row.n, row.value) for row in patch_rows(model, [batch])
     }

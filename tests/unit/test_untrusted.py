@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 
 from posfuse import seals, untrusted
 from posfuse.errors import InputError
-from posfuse.runs import configs, measurements, records
+from posfuse.runs import configs, records
 from posfuse.runs.multirun import read_multirun
 from posfuse.runs.records import Diagnostic
 from refusals import refusal
@@ -138,7 +138,7 @@ def test_a_table_has_the_columns_and_types_that_posfuse_writes(tmp_path, monkeyp
         records.read_table(path, Diagnostic)
     write(tmp_path / "mechanism.parquet", "PAR1 and no more")
     with pytest.raises(InputError, match=r"mechanism\.parquet: not readable"):
-        measurements.read(tmp_path)
+        records.read_measurements(tmp_path)
 
 
 def test_a_table_of_a_few_bytes_with_very_many_rows_is_refused(tmp_path):

@@ -21,8 +21,14 @@ from posfuse.evidence.metric import (
     Metric,
 )
 from posfuse.evidence.rows import is_number
-from posfuse.runs import measurements
-from posfuse.runs.records import HISTORY, PREDICTIONS, RESULT, read_history
+from posfuse.runs.records import (
+    HISTORY,
+    PREDICTIONS,
+    RESULT,
+    Measurement,
+    read_history,
+    read_measurements,
+)
 from posfuse.seals import check_whole
 from posfuse.untrusted import read_parquet
 
@@ -111,8 +117,8 @@ def mechanism(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
     Columns: CELL, seed and those of `Measurement`. No rows if no run has the file.
     """
-    columns = [field.name for field in fields(measurements.Measurement)]
-    return _of_runs(runs, lambda run: measurements.read(Path(run["folder"]))[columns], columns)
+    columns = [field.name for field in fields(Measurement)]
+    return _of_runs(runs, lambda run: read_measurements(Path(run["folder"])), columns)
 
 
 def _curve(run: dict[Any, Any], metric: Metric) -> pd.DataFrame:

@@ -28,7 +28,10 @@ SCHEMA = 3  # of result.json's keys
 RESULT, FAILURE, PROGRESS = "result.json", "failure.json", "progress.json"
 PREDICTIONS, HISTORY, DIAGNOSTICS = "predictions.parquet", "history.csv", "diagnostics.parquet"
 BY_LENGTH = "predictions_by_length.parquet"  # of a run with data.test_lengths
-MECHANISM = "mechanism.parquet"  # of a run with trainer.mechanism
+MECHANISM = "mechanism.parquet"  # of a run with trainer.mechanism; its rows are Measurements
+WHOLE = -1  # the layer of a measurement without a layer
+LOSS_BY_POSITION = "loss_by_position"  # of a language model, in nats
+BY_DISTANCE = ("attention_mean", "attention_ratio")  # measurements with a row per distance
 STEPS = "steps.csv"  # of a run with at least logger.every_steps steps
 INTERRUPTED = "interrupted"  # the kind of failure by a signal
 BEST, LAST = "checkpoints/best.ckpt", "checkpoints/last.ckpt"
@@ -55,6 +58,23 @@ class Diagnostic:
     high: int
     n: int
     value: float
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A row of mechanism.parquet: the mean of `name` over `n` pairs, tokens or documents.
+
+    Layer 0 is the fused input, layers from 1 are the encoder's blocks, WHOLE is the model. A
+    distance in tokens, or a place in the window, lies between low and high, inclusive. Both are 0
+    for other measurements.
+    """
+
+    name: str
+    layer: int
+    n: int
+    value: float
+    low: int = 0
+    high: int = 0
 
 
 def judged_by(scores: Collection[str]) -> str:
@@ -187,6 +207,13 @@ def read_table(path: Path, row: type) -> pd.DataFrame:
         check_whole(path)
         columns = {name: kinds[kind] for name, kind in get_type_hints(row).items()}
         return untrusted.read_parquet(path, columns)
+
+
+def read_measurements(folder: Path) -> pd.DataFrame:
+    """The rows of mechanism.parquet; none without the file (older versions,
+    trainer.mechanism=false). Raises InputError if the file is damaged."""
+    path = folder / MECHANISM
+    return read_table(path, Measurement) if path.exists() else table_of(Measurement, [])
 
 
 def write_result(folder: Path, record: Record) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from posfuse import seals, untrusted
 from posfuse.errors import InputError, input_errors
-from posfuse.runs import identity, measurements, records
+from posfuse.runs import identity, records
 from posfuse.runs.coverage import coverage_warning
 from posfuse.runs.records import Diagnostic
 from posfuse.tracking.projection import STEP, Cell, config, log_rows, rows
@@ -28,9 +28,9 @@ ARTIFACTS = {  # the files of each of logger.artifacts; a run may lack some
 def mechanism(folder: Path) -> dict[str, float]:
     """The measurements of a finished run, without those by distance, by name and layer."""
     values = {}
-    for row in measurements.read(folder).to_dict("records"):
-        if row["name"] not in measurements.BY_DISTANCE:
-            layer = "" if row["layer"] == measurements.WHOLE else f"_layer_{row['layer']}"
+    for row in records.read_measurements(folder).to_dict("records"):
+        if row["name"] not in records.BY_DISTANCE:
+            layer = "" if row["layer"] == records.WHOLE else f"_layer_{row['layer']}"
             values[f"{row['name']}{layer}"] = row["value"]
     return values
 

@@ -51,16 +51,15 @@ class Checkpoints(Callback):
     """Saves the run to `path` every `seconds` and after a signal, and polls for signals.
 
     It saves between two steps, not between two batches of a step. It does not save after an epoch's
-    last step, because the trainer saves after validation. `started` is the time at which the first
-    process of the run began.
+    last step, because the trainer saves after validation.
     """
 
-    def __init__(self, path: Path, seconds: float, fingerprint: str, started: str = "") -> None:
+    def __init__(self, path: Path, seconds: float, fingerprint: str) -> None:
         self.path, self.seconds, self.fingerprint = path, seconds, fingerprint
-        self.started, self.saved = started, time.monotonic()
+        self.saved = time.monotonic()
 
     def state_dict(self) -> dict[str, Any]:
-        return {"fingerprint": self.fingerprint, "started": self.started}
+        return {"fingerprint": self.fingerprint}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         if state_dict["fingerprint"] != self.fingerprint:
@@ -68,7 +67,6 @@ class Checkpoints(Callback):
                 f"{self.path}: belongs to another configuration, or its data has changed; give "
                 "sweep_id=NAME for a new folder, or remove that file to start again"
             )
-        self.started = state_dict.get("started", self.started)  # earlier versions do not save it
 
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         signals.install()  # Lightning installs another handler in each of its loops

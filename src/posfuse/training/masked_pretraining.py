@@ -5,8 +5,6 @@ The result is in cache_dir/pretrained/<fingerprint>. Runs that differ only after
 it.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,17 +12,15 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor
 
-from posfuse import seals
 from posfuse.config import Config, OptimConfig, TaskConfig, TrainerConfig
 from posfuse.data.batching import Batch, Documents
-from posfuse.data.locks import lock
 from posfuse.data.token_store import TokenStore
 from posfuse.data.vocabulary import UNKNOWN
 from posfuse.errors import InputError
 from posfuse.model.masked import MaskedModel, mask
 from posfuse.model.network import Backbone, FusionTransformer, seed_from
-from posfuse.process import signals
-from posfuse.runs import identity, records
+from posfuse.runs import records
+from posfuse.seals import digest
 from posfuse.training.checkpoints import read_checkpoint
 from posfuse.training.module import TrainingModule
 from posfuse.training.task import Task
@@ -34,7 +30,7 @@ SHARED = (
     "clip_norm", "accelerator", "precision", "threads", "compile", "limit_batches",
     "checkpoint_minutes", "progress",
 )  # fmt: skip
-HEAD = "head."  # beginning of the names of parameters that a run does not load
+HEAD = "model.head."  # beginning of the names of parameters that a run does not load
 
 
 class MaskedTokens(TrainingModule):
@@ -106,20 +102,6 @@ def first_phase(cfg: Config) -> Config:
     )
 
 
-@contextmanager
-def sole_use(cfg: Config) -> Iterator[Path]:
-    """Lock and return the folder of the pretraining with this `first_phase`.
-
-    Raises Interrupted after a signal.
-    """
-    folder = Path(cfg.cache_dir, "pretrained", identity.fingerprint(cfg))
-    interrupted = " before pretraining"
-    folder.mkdir(parents=True, exist_ok=True)
-    with lock(folder / ".lock", lambda: signals.check(interrupted)):
-        signals.check(interrupted)
-        yield folder
-
-
 def facts(folder: Path) -> records.Record:
     """The entry `pretrain` of a run's record: loss and accuracy of the masked validation tokens,
     epochs, and seconds."""
@@ -130,32 +112,11 @@ def facts(folder: Path) -> records.Record:
 def load(model: FusionTransformer, folder: Path) -> None:
     """Load the pretrained values of all parameters of a model except the head's."""
     saved = read_checkpoint(folder / records.BEST)["state_dict"].items()
-    weights = {name.removeprefix("model."): weight for name, weight in saved}
-    weights = {name: w for name, w in weights.items() if not name.startswith(HEAD)}
-    own_head = {name: w for name, w in model.state_dict().items() if name.startswith(HEAD)}
-    model.load_state_dict(weights | own_head)
+    weights = {name.removeprefix("model."): w for name, w in saved if not name.startswith(HEAD)}
+    model.load_state_dict(model.state_dict() | weights)
 
 
 def has_result(folder: Path) -> bool:
     """True if the folder has a result and its weights."""
     result, weights = records.read_json(folder / records.RESULT), folder / records.BEST
-    return weights.exists() and result.get("sha256") == seals.digest(weights)
-
-
-def write(
-    cfg: Config, folder: Path, validation: dict[str, float], epochs: int, seconds: float
-) -> None:
-    """Finish a `first_phase` whose weights are saved. `validation` has the metrics of its best
-    epoch, and `epochs` is the number of this epoch."""
-    records.write_json(
-        folder / records.RESULT,
-        {
-            "fingerprint": identity.fingerprint(cfg),
-            "settings": identity.settings(cfg),
-            **validation,
-            "epochs": epochs,
-            "seconds": seconds,
-            "sha256": seals.digest(folder / records.BEST),
-        },
-    )
-    (folder / records.LAST).unlink(missing_ok=True)
+    return weights.exists() and result.get("sha256") == digest(weights)

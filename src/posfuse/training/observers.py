@@ -5,7 +5,7 @@ The numbers of documents keep the diagnostics below 3 % of a run's time, and the
 another 3 %.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,9 +19,7 @@ from posfuse.data.batching import Batch
 from posfuse.data.datamodule import TextDataModule
 from posfuse.data.evaluations import ONE_PER_EPOCH, Evaluations
 from posfuse.model.network import PositionClassifier
-from posfuse.runs.measurements import Measurement
-from posfuse.runs.records import Diagnostic
-from posfuse.training.attention_by_distance import attention_rows
+from posfuse.runs.records import Diagnostic, Measurement
 from posfuse.training.diagnostics import (
     attention_entropy,
     fusion_of_tokens,
@@ -30,8 +28,7 @@ from posfuse.training.diagnostics import (
     sample,
     worth_of_position,
 )
-from posfuse.training.patching import patch_rows
-from posfuse.training.probe import probe_rows
+from posfuse.training.mechanism import measure
 
 FIRST = ("train/loss", "val/loss", "val/accuracy")  # the first columns, if the task has them
 SHARE = 0.01  # of the documents that training reads
@@ -39,6 +36,7 @@ EPOCH_DOCUMENTS = (8, 64)  # at least and at most
 TEST_DOCUMENTS = (32, 1000)
 MECHANISM_SHARE = 0.004  # of the documents that training reads
 MECHANISM_DOCUMENTS = (16, 256)
+SAVED = ("rows", "steps", "counted", "started")  # of a History, in checkpoints
 GRADIENT_STEPS = 4  # the gradient is measured at every fourth step
 
 
@@ -47,15 +45,19 @@ class History(Callback):
     for each evaluation, and `steps`: {"step", "train_loss", "lr"}, one for each `every` steps.
 
     The training loss is the mean over the documents since the last evaluation or the last of
-    `steps`; lr belongs to the next step. `on_row` is called after each of `steps` within an epoch.
+    `steps`; lr belongs to the next step. `on_row` is called after each new row. `started` is the
+    time at which the run's first process began.
     """
 
-    def __init__(self, evaluations: Evaluations = ONE_PER_EPOCH, every: int | None = None) -> None:
-        self.evaluations, self.every = evaluations, every
+    def __init__(
+        self, evaluations: Evaluations = ONE_PER_EPOCH, every: int | None = None, started: str = ""
+    ) -> None:
+        self.evaluations, self.every, self.started = evaluations, every, started
         self.rows: list[dict[str, float]] = []
         self.steps: list[dict[str, float]] = []
         self.counted = (0.0, 0)  # of this epoch at the last of `steps`: loss and documents
-        self.on_row: Callable[[], None] | None = None
+        self.best = 0  # the evaluation, from 0, whose weights are tested
+        self.on_row: Callable[[], None] = lambda: None
 
     def on_train_epoch_start(self, trainer: L.Trainer, module: Any) -> None:
         self.counted = (0.0, 0)
@@ -69,7 +71,7 @@ class History(Callback):
         self.counted = loss, documents
         rate = trainer.optimizers[0].param_groups[0]["lr"]
         self.steps.append({"step": step, "train_loss": mean, "lr": rate})
-        if self.on_row and not trainer.fit_loop.epoch_loop.batch_progress.is_last_batch:
+        if not trainer.fit_loop.epoch_loop.batch_progress.is_last_batch:
             self.on_row()
 
     def on_train_epoch_end(self, trainer: L.Trainer, module: L.LightningModule) -> None:
@@ -78,19 +80,18 @@ class History(Callback):
         row = {name.replace("/", "_", 1): float(metrics[name]) for name in names}
         epoch = self.evaluations.epoch(trainer.current_epoch)
         self.rows.append({"epoch": epoch, "step": trainer.global_step, **row})
+        self.on_row()
 
-    def validation(self, evaluation: int) -> dict[str, float]:
-        """The validation metrics of an evaluation, from 0: {"loss": ..., "accuracy": ...}."""
-        row = self.rows[evaluation]
+    def validation(self) -> dict[str, float]:
+        """The validation metrics of the best evaluation: {"loss": ..., "accuracy": ...}."""
+        row = self.rows[self.best]
         return {k.removeprefix("val_"): v for k, v in row.items() if k.startswith("val_")}
 
     def state_dict(self) -> dict[str, Any]:
-        return {"rows": self.rows, "steps": self.steps, "counted": self.counted}
+        return {name: getattr(self, name) for name in SAVED}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.rows = list(state_dict["rows"])
-        self.steps = list(state_dict.get("steps", []))  # earlier versions do not save them
-        self.counted = tuple(state_dict.get("counted", (0.0, 0)))
+        vars(self).update({name: state_dict[name] for name in SAVED if name in state_dict})
 
 
 class Diagnostics(Callback):
@@ -165,17 +166,14 @@ class Diagnostics(Callback):
 
     def worth_rows(self, epoch: int) -> list[Diagnostic]:
         """`worth` as rows of the epoch whose weights were tested; no rows for a language model."""
-        if not self.worth:
+        if not (worth := self.worth):
             return []
-        n, offset = int(self.worth["documents"]), int(self.worth["offset"])
+        n, offset = int(worth["documents"]), int(worth["offset"])
         return [
-            Diagnostic(epoch, name, by, at, at, n, self.worth[key])
-            for name, key, by, at in (
-                ("accuracy", "accuracy", "", 0),
-                ("accuracy_shuffled", "shuffled", "", 0),
-                ("accuracy_unshifted", "unshifted", "offset", 0),
-                ("accuracy_shifted", "shifted", "offset", offset),
-            )
+            Diagnostic(epoch, "accuracy", "", 0, 0, n, worth["accuracy"]),
+            Diagnostic(epoch, "accuracy_shuffled", "", 0, 0, n, worth["shuffled"]),
+            Diagnostic(epoch, "accuracy_unshifted", "offset", 0, 0, n, worth["unshifted"]),
+            Diagnostic(epoch, "accuracy_shifted", "offset", offset, offset, n, worth["shifted"]),
         ]
 
     def state_dict(self) -> dict[str, Any]:
@@ -185,15 +183,6 @@ class Diagnostics(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.rows = [Diagnostic(**row) for row in state_dict["rows"]]
         self.gradients, self.steps = list(state_dict["gradients"]), state_dict["steps"]
-
-
-@torch.no_grad()
-def measure(model: PositionClassifier, batches: Iterable[Batch]) -> list[Measurement]:
-    """How a model in eval mode uses position on these documents of `sample`: attention by distance,
-    a probe of position, and patching. It does not draw from the random streams of training."""
-    batches = list(batches)
-    rows = (attention_rows, probe_rows, patch_rows)
-    return [row for rows_of in rows for row in rows_of(model, batches)]
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from posfuse.process import signals
 from posfuse.process.distributed import RANK, rank, world_size
 
 EXIT_SECONDS = 60  # time limit for the others to exit after rank 0 has finished
+RUN = "posfuse.training.run"  # its `main` is the command of the other processes
 FAILURE_SECONDS = 30.0  # the same limit after a failure in rank 0
 
 
@@ -107,9 +108,9 @@ def _start(number: int, folder: Path) -> subprocess.Popen[bytes]:
         (folder / "train.log").open("a", encoding="utf-8") as log,
         signals.blocking(),
     ):  # rank 0 handles the signals
-        command = [sys.executable, "-m", "posfuse.training.replica_process", str(os.getpid())]
+        command = [sys.executable, "-m", RUN, str(os.getpid()), str(folder)]
         return subprocess.Popen(
-            [*command, str(folder)],
+            command,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -1,32 +1,37 @@
 """One run from its config to its record: build, fit, test, record."""
 
+import json
 import logging
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cache
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import lightning as L
 import pandas as pd
 import torch
-from lightning.pytorch.callbacks import Callback, LambdaCallback
+from lightning.pytorch.callbacks import Callback
 
-from posfuse.config import Config
+from posfuse.config import Config, DataConfig
 from posfuse.data.corpora import SPLITS
 from posfuse.data.datamodule import TextDataModule
+from posfuse.data.locks import lock
+from posfuse.errors import InputError, OutOfMemory, TrainingError, lacks_memory
 from posfuse.model.network import Backbone
 from posfuse.process import environment, signals
 from posfuse.process.distributed import rank
 from posfuse.runs import identity, records
+from posfuse.runs.configs import read_config
 from posfuse.runs.coverage import coverage_warning, repetition
-from posfuse.runs.measurements import Measurement
-from posfuse.runs.records import Diagnostic, Record
+from posfuse.runs.records import Diagnostic, Measurement, Record
+from posfuse.seals import digest
 from posfuse.training import masked_pretraining
 from posfuse.training.build import build_backbone, build_data, build_module, build_trainer
 from posfuse.training.checkpoints import Checkpoints, read_checkpoint
-from posfuse.training.memory_limit import explaining
 from posfuse.training.module import TrainingModule
 from posfuse.training.observers import Diagnostics, History
 from posfuse.training.progress import Stopwatch, progress_callbacks
@@ -36,17 +41,6 @@ Rows = list[dict[str, float]]
 LogRows = Callable[[Rows, list[Diagnostic], Rows], None]
 log = logging.getLogger(__name__)
 warn = cache(log.warning)  # once per process
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """The result of `fit` besides the module, which has the weights of the best evaluation."""
-
-    trainer: L.Trainer
-    history: History
-    state: Checkpoints
-    best_turn: int  # from 0
-    validation: dict[str, float]  # the metrics of the best evaluation
 
 
 class Tested(NamedTuple):
@@ -66,8 +60,7 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> Record:
     every logger.every_steps steps, with all rows so far.
     Only the process with rank 0 writes; the others return an empty record.
     """
-    started, facts = records.now(), records.identity(cfg, folder)
-    facts |= identity.own_code(cfg)
+    started, facts = records.now(), records.identity(cfg, folder) | identity.own_code(cfg)
     set_process(cfg)
     backbone = build_backbone(cfg)  # refuses a wrong value before any data is loaded
     if pretrained := pretrain(cfg):
@@ -79,22 +72,19 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> Record:
         flat = identity.flatten(facts)
         for line in filter(None, (coverage_warning(flat), repetition(flat))):
             warn(line)
-    history = History(data.evaluations, cfg.logger.every_steps)
     diagnostics = Diagnostics(data, cfg.trainer.mechanism)
-    observers: list[Callback] = [diagnostics]
+    history = History(data.evaluations, cfg.logger.every_steps, started)
     if log_rows:
-        log_all = lambda *_: log_rows(history.rows, diagnostics.rows, history.steps)  # noqa: E731
-        history.on_row = log_all
-        observers.append(LambdaCallback(on_train_epoch_end=log_all))
+        history.on_row = lambda: log_rows(history.rows, diagnostics.rows, history.steps)
     with replicas(cfg, folder):
         stopwatch.begin("fit")
-        fitted = fit(cfg, folder, data, module, history, stopwatch, observers, started)
+        trainer = fit(cfg, folder, data, module, history, stopwatch, [diagnostics])
         stopwatch.begin("test")
-        tested = test(data, module, fitted)
+        tested = test(trainer, data, module)
         facts |= environment.facts(stopwatch.seconds(), module.seen_by_all())
     if rank() > 0:
         return {}
-    return record(folder, facts, module, diagnostics, fitted, tested)
+    return record(folder, facts, trainer, module, history, diagnostics, tested)
 
 
 def set_process(cfg: Config) -> None:
@@ -116,19 +106,31 @@ def pretrain(cfg: Config) -> Path | None:
     if cfg.pretrain.name == "none":
         return None
     cfg = masked_pretraining.first_phase(cfg)
-    with masked_pretraining.sole_use(cfg) as folder:
-        if not masked_pretraining.has_result(folder):
-            stopwatch, history = Stopwatch(), History()
-            data = build_data(cfg, masked_pretraining.MaskedWords(cfg))
-            module = build_module(cfg, data)
-            resumes = " resumes" if (folder / records.LAST).exists() else ""
-            log.info("pretraining%s: %s", resumes, folder)
-            stopwatch.begin("fit")
-            fitted = fit(cfg, folder, data, module, history, stopwatch)
-            signals.check("; pretraining is saved")
-            seconds, epoch = sum(stopwatch.seconds().values()), fitted.best_turn + 1
-            records.write_table(folder / records.HISTORY, pd.DataFrame(history.rows))
-            masked_pretraining.write(cfg, folder, fitted.validation, epoch, seconds)
+    own = identity.fingerprint(cfg)
+    folder = Path(cfg.cache_dir, "pretrained", own)
+    folder.mkdir(parents=True, exist_ok=True)
+    with lock(folder / ".lock", partial(signals.check, " before pretraining")):
+        if masked_pretraining.has_result(folder):
+            return folder
+        stopwatch, history = Stopwatch(), History()
+        data = build_data(cfg, masked_pretraining.MaskedWords(cfg))
+        module = build_module(cfg, data)
+        resumes = " resumes" if (folder / records.LAST).exists() else ""
+        log.info("pretraining%s: %s", resumes, folder)
+        stopwatch.begin("fit")
+        fit(cfg, folder, data, module, history, stopwatch)
+        signals.check("; pretraining is saved")
+        records.write_table(folder / records.HISTORY, pd.DataFrame(history.rows))
+        content = {
+            "fingerprint": own,
+            "settings": identity.settings(cfg),
+            **history.validation(),
+            "epochs": history.best + 1,
+            "seconds": sum(stopwatch.seconds().values()),
+            "sha256": digest(folder / records.BEST),
+        }
+        records.write_json(folder / records.RESULT, content)
+        (folder / records.LAST).unlink(missing_ok=True)
     return folder
 
 
@@ -150,36 +152,35 @@ def fit(
     history: History,
     stopwatch: Stopwatch,
     observers: Sequence[Callback] = (),
-    started: str = "",
-) -> Fitted:
+) -> L.Trainer:
     """Train the module, or resume its training from the last checkpoint in `folder`, and load the
     weights of its best evaluation.
 
     Raises Interrupted after a signal, OutOfMemory, and Diverged for a loss that is not finite.
     """
-    last, own = folder / records.LAST, identity.fingerprint(cfg)
-    state = Checkpoints(last, 60 * cfg.trainer.checkpoint_minutes, own, started)
+    last = folder / records.LAST
+    state = Checkpoints(last, 60 * cfg.trainer.checkpoint_minutes, identity.fingerprint(cfg))
     progress = progress_callbacks(cfg.trainer.progress, folder, data.evaluations, stopwatch)
-    callbacks = [history, stopwatch, *observers, state, *progress]
+    callbacks = [*observers, history, stopwatch, state, *progress]
     trainer = build_trainer(cfg, folder, callbacks)
     with explaining(module, cfg.data):
         start = last if last.exists() else None
         trainer.fit(module, data, ckpt_path=start, weights_only=True)
     best = read_checkpoint(folder / records.BEST)
     module.load_state_dict(best["state_dict"])
-    validation = history.validation(best["epoch"])
-    if not math.isfinite(validation["loss"]):
+    history.best = best["epoch"]
+    if not math.isfinite(history.validation()["loss"]):
         raise module.divergence(best["global_step"])
-    return Fitted(trainer, history, state, best["epoch"], validation)
+    return trainer
 
 
-def test(data: TextDataModule, module: TrainingModule, fitted: Fitted) -> dict[str, Tested]:
+def test(trainer: L.Trainer, data: TextDataModule, module: TrainingModule) -> dict[str, Tested]:
     """The results of the trained module on each test split, by its name. Raises OutOfMemory."""
     tested = {}
     with explaining(module, data.cfg):
         for split in ("test", *(name for name in data.documents if name not in SPLITS)):
             data.tested = split
-            logged = fitted.trainer.test(module, data, verbose=False)[0]
+            logged = trainer.test(module, data, verbose=False)[0]
             metrics = {name.removeprefix("test/"): float(value) for name, value in logged.items()}
             results = module.results(metrics, data.documents[split])
             tested[split] = Tested(*results, module.latency_ms, module.measurements())
@@ -189,64 +190,100 @@ def test(data: TextDataModule, module: TrainingModule, fitted: Fitted) -> dict[s
 def record(
     folder: Path,
     facts: Record,
+    trainer: L.Trainer,
     module: TrainingModule,
+    history: History,
     diagnostics: Diagnostics,
-    fitted: Fitted,
     tested: dict[str, Tested],
 ) -> Record:
     """Write the files of a trained and tested run, the record last. Returns the record.
 
     `facts` are the record's entries about its identity, its data and its costs.
     """
-    evaluations, turns = fitted.history.evaluations, fitted.trainer.current_epoch
-    best_epoch = evaluations.epoch(fitted.best_turn)
-    test = tested["test"]
-    further: dict[str, dict[str, Tested]] = {}  # by kind and length
-    for split, results in tested.items():
-        kind, is_further, length = split.partition("@")
-        if is_further:
-            further.setdefault(kind, {})[length] = results
-    lengths = further.pop("test", {})
+    epoch, turns = history.evaluations.epoch, trainer.current_epoch
+    test, best_epoch = tested["test"], epoch(history.best)
     content = {
         **facts,
-        "started": fitted.state.started,
+        "started": history.started,
         "test": test.metrics,
-        "validation": fitted.validation,
-        **{kind: {n: t.metrics for n, t in own.items()} for kind, own in further.items()},
-        "best_evaluation": fitted.best_turn + 1,
+        "validation": history.validation(),
+        "best_evaluation": history.best + 1,
         "evaluations": turns,
         "best_epoch": best_epoch,
-        # Early stopping may leave the last epoch incomplete.
-        "epochs": evaluations.epoch(turns - 1),
+        "epochs": epoch(turns - 1),  # early stopping may leave the last epoch incomplete
         "parameters": sum(p.numel() for p in module.parameters()),
         "fusion_parameters": sum(p.numel() for p in module.model.fusion.parameters()),
         "latency_ms": test.latency_ms,
     }
     all_diagnostics = [*diagnostics.rows, *diagnostics.worth_rows(best_epoch)]
     tables = {
-        records.HISTORY: pd.DataFrame(fitted.history.rows),
+        records.HISTORY: pd.DataFrame(history.rows),
         records.DIAGNOSTICS: records.table_of(Diagnostic, all_diagnostics),
         records.PREDICTIONS: test.predictions,
     }
-    if fitted.history.steps:
-        tables[records.STEPS] = pd.DataFrame(fitted.history.steps)
+    if history.steps:
+        tables[records.STEPS] = pd.DataFrame(history.steps)
     if diagnostics.worth:
         content["position"] = diagnostics.worth
     if diagnostics.measurements:
         content["mechanism"] = {"documents": diagnostics.measured_documents}
     if every := [*test.measurements, *diagnostics.measurements]:
         tables[records.MECHANISM] = records.table_of(Measurement, every)
-    if lengths:
-        content["lengths"] = {
-            n: {**t.metrics, "documents": len(t.predictions)} for n, t in lengths.items()
-        }
-        tables[records.BY_LENGTH] = pd.concat(
-            [t.predictions.assign(test_length=int(n)) for n, t in lengths.items()]
-        )
+    by_length = []
+    for split, of_split in tested.items():
+        kind, _, length = split.partition("@")
+        if length and kind == "test":
+            documents = {"documents": len(of_split.predictions)}
+            content.setdefault("lengths", {})[length] = of_split.metrics | documents
+            by_length.append(of_split.predictions.assign(test_length=int(length)))
+        elif length:
+            content.setdefault(kind, {})[length] = of_split.metrics
+    if by_length:
+        tables[records.BY_LENGTH] = pd.concat(by_length)
     for name, table in tables.items():
         records.write_table(folder / name, table)
-    fitted.state.check(fitted.trainer)  # a signal since its last step
+    signals.check(f"; saved at step {trainer.global_step}")  # a signal since the last batch
     records.write_result(folder, content)
     for name in (records.LAST, records.PROGRESS):  # a finished run needs neither
         (folder / name).unlink(missing_ok=True)
     return content
+
+
+@contextmanager
+def explaining(module: Any, data: DataConfig) -> Iterator[None]:
+    """Raise OutOfMemory, which names the batch size to try, if memory runs out in the block that
+    trains or tests this module."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not lacks_memory(error):
+            raise
+        key, size = "data.eval_batch_size", data.eval_batch_size
+        if module.training:  # Lightning leaves the mode as it was when the error came
+            key, size = module.batch_key, data.batch_size
+        fix = f"try {key}={size // 2}" if size > 1 else "lower data.max_len or the model's size"
+        raise OutOfMemory(
+            f"out of memory at step {module.global_step} with {key}={size}; {fix}"
+        ) from error
+
+
+def main() -> None:
+    """PID FOLDER: the command of each further process of a run on several devices. It trains the
+    run of a folder's config.yaml until the process PID ends. An error for the user is written to
+    stdout, and rank 0 raises it."""
+    signals.exit_with_parent(int(sys.argv[1]))
+    signals.launcher = "replicas"
+    with os.fdopen(os.dup(1), "w") as failure:
+        os.dup2(2, 1)  # stderr is train.log, where prints belong
+        folder = Path(sys.argv[2])
+        try:
+            cfg = read_config(folder)
+            cfg.logger.name, cfg.trainer.progress = "none", "none"
+            run(cfg, folder)
+        except (InputError, TrainingError) as error:
+            json.dump([type(error).__name__, str(error)], failure)
+            sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

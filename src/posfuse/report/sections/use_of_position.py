@@ -18,7 +18,7 @@ from posfuse.evidence.saved import mechanism
 from posfuse.report.figures import plot, style, svg
 from posfuse.report.sections.section import TRAINING, Drawing, Section
 from posfuse.report.sweep import Sweep
-from posfuse.runs.measurements import LOSS_BY_POSITION, WHOLE
+from posfuse.runs.records import LOSS_BY_POSITION, WHOLE
 
 LEAST_RATIO = 1 / 32  # smaller ratios are drawn here
 MOST_TICKS = 8  # of distances
