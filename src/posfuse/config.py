@@ -11,7 +11,7 @@ from typing import Any
 
 from hydra.core.config_store import ConfigStore
 
-from posfuse.limits import check_folder, check_name, one_of, option
+from posfuse.limits import check_folder, check_name, check_project, one_of, option
 
 # conf/ lies inside the installed package; in a checkout it lies at the top.
 _PACKAGE = Path(__file__).resolve().parent
@@ -236,7 +236,7 @@ class FidelityConfig:
 @dataclass
 class LoggerConfig:
     name: str = one_of("where a run is logged", "wandb", "none")
-    project: str = option("posfuse", "W&B project, a name without /\\#?%:")
+    project: str = option("posfuse", "W&B project", check=check_project)
     entity: str | None = option(None, "W&B user or team; null: the key's")
     mode: str | None = option(
         None, "where W&B logs; null: WANDB_MODE, otherwise offline", choices=("offline", "online")

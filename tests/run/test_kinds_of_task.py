@@ -65,12 +65,12 @@ def test_a_language_model_can_select_its_checkpoint_by_its_own_metric(corpus, tm
 
 def test_each_kind_of_task_has_a_metric_and_its_direction():
     for overrides, expected in (
-        ([], ("accuracy", False, ("accuracy",))),
+        ([], ("accuracy", False, ("accuracy", "macro_f1"))),
         (["task=language_model", "data=bbc_article"], ("accuracy", False, ("accuracy",))),
-        (["task=language_model"], ("bits_per_byte", True, ("accuracy", "bits_per_byte"))),
+        (["task=language_model"], ("bits_per_byte", True, ("bits_per_byte", "accuracy"))),
         (
             ["task=language_model", "data=copy"],
-            ("exact_match", False, ("accuracy", "exact_match", "greedy_accuracy")),
+            ("exact_match", False, ("exact_match", "accuracy", "greedy_accuracy")),
         ),
     ):
         task = task_of(checked(composed(*overrides)))

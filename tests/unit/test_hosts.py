@@ -240,7 +240,7 @@ def test_its_precision_is_that_of_a_large_model(tmp_path, monkeypatch):
         ("BERT model.head_dropout=null", "model.head_dropout: must be a number with"),
         ("BERT encoding=rope", "encoding=rope: acts inside attention"),
         ("BERT pretrain=masked", "pretrain.name: must be none with host=transformers, because"),
-        ("BERT task=language_model", "task=language_model: needs a causal model"),
+        ("BERT task=language_model", "host.name: must be own with task=language_model, because"),
         ("BERT trainer.compile=true", "trainer.compile: must be false with host=transformers"),
         ("BERT fidelity.blocks=copies", "fidelity.blocks: must be independent with host=tr"),
         ("BERT data.word_order=shuffled", "data.word_order: must be original with host=tr"),

@@ -3,7 +3,6 @@
 import dataclasses
 import importlib
 import inspect
-import pkgutil
 import sysconfig
 import traceback
 from fractions import Fraction
@@ -12,9 +11,9 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from posfuse.config import LARGEST_SEED, TASKS, Config
+from posfuse.config import TASKS, Config
 from posfuse.errors import InputError, lacks_memory
-from posfuse.limits import check_limits, check_name, check_project
+from posfuse.limits import check_limits, check_name
 from posfuse.runs.combinations import HUB, check_combinations
 from posfuse.runs.configs import config_of
 from posfuse.runs.fidelity import apply_fidelity
@@ -41,18 +40,16 @@ def checked(config: DictConfig) -> Config:
     task = task_of(cfg)
     task.check()
     check_combinations(cfg)
-    if cfg.logger.name != "none":
-        check_project("logger.project", cfg.logger.project)
     if task.needs_labels and cfg.data.path and cfg.data.text == cfg.data.labels:
         raise InputError(
             f"data.text: {cfg.data.text} is data.labels too, so each text would be its own label; "
             "name another column in one of them"
         )
     _check_corpus(cfg)
-    if cfg.trainer.monitor == "accuracy" and "accuracy" not in task.metrics:
+    if cfg.trainer.monitor not in ("metric", "loss", *task.metrics):
         raise InputError(
-            f"trainer.monitor: task={cfg.task.name} has no accuracy; set trainer.monitor=metric, "
-            "the task's metric, or loss"
+            f"trainer.monitor: task={cfg.task.name} has no {cfg.trainer.monitor}; set "
+            "trainer.monitor=metric, the task's metric, or loss"
         )
     _check_arguments("encoding.table", cfg.encoding.table, given=("d_model", "max_len"))
     if cfg.encoding.attention:
@@ -87,11 +84,6 @@ def _check_corpus(cfg: Config) -> None:
             "texts use data=folder data.name=NAME"
         )
     _check_arguments("data.corpus", with_split_seed(cfg).corpus or {}, given=())
-    own = cfg.data.corpus.get("split_seed")
-    if isinstance(own, int) and not 0 <= own <= LARGEST_SEED:
-        raise InputError(
-            f"data.corpus.split_seed: must be between 0 and {LARGEST_SEED} (got {own})"
-        )
 
 
 def task_of(cfg: Config) -> Any:
@@ -136,7 +128,8 @@ def _check_arguments(key: str, node: dict[str, Any], given: tuple[str, ...]) -> 
 def _import(key: str, target: Any) -> Any:
     """The class or function with this import path. Raises InputError if there is none."""
     try:
-        part = _resolve(str(target))
+        module, _, name = str(target).rpartition(".")
+        part = getattr(importlib.import_module(module), name)
         inspect.signature(part)
     except (Exception, SystemExit) as error:  # a user's module may raise anything
         if lacks_memory(error):
@@ -146,16 +139,6 @@ def _import(key: str, target: Any) -> Any:
             "class or function that Python can import"
         ) from error
     return part
-
-
-def _resolve(target: str) -> Any:
-    try:
-        return pkgutil.resolve_name(target)
-    except AttributeError:
-        # A module that fails on import looks like a missing attribute. This raises the module's
-        # error.
-        importlib.import_module(target.rpartition(".")[0])
-        raise
 
 
 def _reason(error: BaseException) -> str:

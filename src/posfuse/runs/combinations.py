@@ -30,14 +30,8 @@ def check_combinations(cfg: Config) -> None:
                 "host.path: no pretrained model given; name its folder with host.path=FOLDER"
             )
         pretrained_files(cfg.host.path)
-    given = flatten(asdict(cfg))
     for part, needs in _needs(cfg):
-        for key, (value, why) in needs.items():
-            if given.get(key, value) != value:
-                shown = {"None": "null", "False": "false"}.get(str(value), value)
-                raise InputError(
-                    f"{key}: must be {shown} with {part}, because {why} (got {given[key]})"
-                )
+        require(cfg, part, needs)
     if is_pretrained(cfg):
         _check_pretrained(cfg)
     else:
@@ -52,6 +46,16 @@ def check_combinations(cfg: Config) -> None:
             f"tables would mix two corpora (got {cfg.data.name} with data.word_order="
             f"{cfg.data.word_order}); set {fix}"
         )
+
+
+def require(cfg: Config, part: str, needs: Needs) -> None:
+    """Raise InputError for a key that has not the only value that fits a part of the config."""
+    given = flatten(asdict(cfg))
+    for key, (value, why) in needs.items():
+        if given.get(key, value) != value:
+            shown = {"None": "null", "False": "false", "": "empty"}.get(str(value), value)
+            got = given[key] if str(given[key]).isprintable() else repr(given[key])
+            raise InputError(f"{key}: must be {shown} with {part}, because {why} (got {got})")
 
 
 def _needs(cfg: Config) -> Iterator[tuple[str, Needs]]:

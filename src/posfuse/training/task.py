@@ -7,7 +7,7 @@ because Lightning takes seconds to import and the check of a config does not nee
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from posfuse.config import Config, is_pretrained, seed_of
+from posfuse.config import Config, seed_of
 from posfuse.data import targets
 from posfuse.data.batching import Documents
 from posfuse.data.corpora import is_task
@@ -15,9 +15,17 @@ from posfuse.data.token_store import TokenStore
 from posfuse.errors import InputError
 from posfuse.model.language_model import LanguageModel
 from posfuse.model.network import Backbone, FusionTransformer, PositionClassifier
+from posfuse.runs.combinations import require
 
 if TYPE_CHECKING:
     from posfuse.training.module import TrainingModule
+
+LANGUAGE_MODEL = {  # the only values that fit it, and the reasons
+    "task.class_weights": ("none", "only a classifier has weights of classes"),
+    "host.name": ("own", "a pretrained model of transformers reads both ways"),
+    "pretrain.name": ("none", "a language model needs no pretraining"),
+    "data.word_order": ("original", "a language model predicts the next word"),
+}
 
 
 class Task(ABC):
@@ -25,6 +33,7 @@ class Task(ABC):
 
     metric = "accuracy"  # the metric of a run
     lower_is_better = False  # of the metric
+    further: tuple[str, ...] = ()  # metrics of a run by which runs can be compared too
     needs_labels = True  # True: each document must have a class
     causal = False  # True: a token sees only itself and earlier tokens
 
@@ -33,12 +42,9 @@ class Task(ABC):
 
     def check(self) -> None:
         """Raise InputError for a config that does not fit the task, before any data is loaded."""
-        data = self.cfg.data
-        if data.targets != "all" or data.vocabulary.ending:
-            key = "data.targets" if data.targets != "all" else "data.vocabulary.ending"
-            raise InputError(
-                f"{key}: is for language models; set task=language_model, or take other data"
-            )
+        why = "only a language model reads it; set task=language_model, or take other data"
+        needs = {"data.targets": ("all", why), "data.vocabulary.ending": ("", why)}
+        require(self.cfg, f"task={self.cfg.task.name}", needs)
 
     def documents(self, store: TokenStore) -> dict[str, Documents]:
         """The documents of train, validation, test, and of each further test split.
@@ -65,7 +71,7 @@ class Task(ABC):
     @property
     def metrics(self) -> tuple[str, ...]:
         """The metrics of the test by which runs can be compared."""
-        return (self.metric,)
+        return tuple(dict.fromkeys((self.metric, *self.further)))
 
     @property
     def monitor(self) -> tuple[str, str]:
@@ -90,6 +96,8 @@ class Task(ABC):
 class Classification(Task):
     """A document's class, from the mean of the encoder's output."""
 
+    further = ("macro_f1",)
+
     def network(
         self, backbone: Backbone, vocabulary_size: int, n_classes: int
     ) -> PositionClassifier:
@@ -110,6 +118,7 @@ class Classification(Task):
 class NextTokenTask(Task):
     """The next token of a running text."""
 
+    further: tuple[str, ...] = ("accuracy",)
     needs_labels = False
     causal = True
 
@@ -119,48 +128,17 @@ class NextTokenTask(Task):
             self.metric, self.lower_is_better = "bits_per_byte", True
 
     def check(self) -> None:
-        cfg, data, ending = self.cfg, self.cfg.data, self.cfg.data.vocabulary.ending
-        for key, value, other in (
-            ("task.class_weights", cfg.task.class_weights, "balanced"),
-            ("trainer.monitor", cfg.trainer.monitor, "macro_f1"),
-        ):
-            if value == other:
-                raise InputError(f"{key}: {value} is for classifiers; remove it")
-        if is_pretrained(cfg):
-            raise InputError(
-                "task=language_model: needs a causal model, and host=transformers reads both ways; "
-                "use task=classification"
-            )
-        if cfg.pretrain.name != "none":
-            raise InputError(
-                "pretrain: is for classifiers, and a language model needs none; remove "
-                f"pretrain={cfg.pretrain.name}"
-            )
-        if data.word_order != "original":
-            raise InputError(
-                "data.word_order: shuffled is for classifiers, because a language model predicts "
-                "the next word; remove it, or set task=classification"
-            )
-        if is_task(data) and data.targets == "all":
-            raise InputError(
-                f"data.targets: {data.name} has classes and no answer to predict; use data=copy, "
-                "reverse or associative_recall, or task=classification"
-            )
-        if is_task(data) and ending:
-            raise InputError(f"data.vocabulary.ending: is for texts; remove it for {data.name}")
-        if not is_task(data) and data.targets != "all":
-            raise InputError(
-                f"data.targets: must be all for texts such as {data.name} (got {data.targets})"
-            )
-        if ending and data.vocabulary.unit == "words" and data.vocabulary.file is None:
-            raise InputError(
-                "data.vocabulary.ending: is for bytes and characters; remove it, or set "
-                "data.vocabulary.unit=bytes"
-            )
+        require(self.cfg, "task=language_model", LANGUAGE_MODEL)
+        vocabulary = self.cfg.data.vocabulary
+        if vocabulary.unit == "words" and vocabulary.file is None:
+            why = "only bytes, characters and a tokenizer.json have an ending"
+            require(self.cfg, "data.vocabulary.unit=words", {"data.vocabulary.ending": ("", why)})
+        self.check_targets()
 
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(("accuracy", self.metric)))
+    def check_targets(self) -> None:
+        """Raise InputError for targets that the data lacks."""
+        why = f"{self.cfg.data.name} is a text without answers"
+        require(self.cfg, "task=language_model", {"data.targets": ("all", why)})
 
     def documents(self, store: TokenStore) -> dict[str, Documents]:
         return targets.windows(store, self.cfg.data)
@@ -181,13 +159,16 @@ class NextTokenTask(Task):
 class AnswerTask(NextTokenTask):
     """The tokens of an answer, after a question and a bar."""
 
-    def __init__(self, cfg: Config) -> None:
-        super().__init__(cfg)
-        self.metric, self.lower_is_better = "exact_match", False
+    metric = "exact_match"
+    further = ("accuracy", "greedy_accuracy")
 
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        return (*super().metrics, "greedy_accuracy")
+    def check_targets(self) -> None:
+        data = self.cfg.data
+        if data.targets == "all":
+            raise InputError(
+                f"data.targets: {data.name} has classes and no answer to predict; use data=copy, "
+                "reverse or associative_recall, or task=classification"
+            )
 
     def documents(self, store: TokenStore) -> dict[str, Documents]:
         return targets.answers(store, self.cfg.data)
