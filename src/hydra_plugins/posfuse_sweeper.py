@@ -10,7 +10,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, ValueType
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig, OmegaConf, open_dict, read_write
+from omegaconf import DictConfig, OmegaConf, read_write
 
 from posfuse.errors import InputError
 from posfuse.process import signals
@@ -18,15 +18,12 @@ from posfuse.process.arguments import refuse_twice
 from posfuse.runs import records
 from posfuse.runs.composing import Composer
 from posfuse.runs.folders import (
-    AXES,
-    NAMES,
-    composed_names,
     folder_of,
     folders_of,
     other_overrides,
     sweep_folder,
 )
-from posfuse.runs.multirun import MULTIRUN, names_in, with_arm
+from posfuse.runs.multirun import MULTIRUN, with_arm
 from posfuse.sweeps.failures import FAIL_FAST, say
 from posfuse.sweeps.launching import composed_config
 from posfuse.sweeps.skipping import finished
@@ -52,7 +49,6 @@ class PosfuseSweeper(BasicSweeper):
         super().__init__(max_batch_size, params)
         self.arms = arms or {}
         self.seen: set[str] = set()
-        self.named: dict[str, str] = {}
 
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
@@ -106,7 +102,6 @@ class PosfuseSweeper(BasicSweeper):
         size: Any = self.max_batch_size
         if size is not None and (type(size) is not int or (size < 1 and size != -1)):
             raise InputError(f"hydra.sweeper.max_batch_size: must be 1 or more (got {size!r})")
-        self.add_names(names_in(Path(self.config.hydra.sweep.dir)))
         self.validate_batch_is_legal(jobs)
         refuse_shared_folders(jobs, folders_of(jobs, self.config))
 
@@ -178,51 +173,23 @@ class PosfuseSweeper(BasicSweeper):
             state.cfg = before
 
     def validate_batch_is_legal(self, batch: Sequence[Sequence[str]]) -> None:
-        """Compose one job for each override.
-
-        multirun.yaml gets the names in these jobs, because a run's folder has the name in
-        fusion/mine.yaml and not the file's name, and posfuse status and the report read only the
-        command. Raises InputError if a run's folder would differ from the one that they compute.
-        """
+        """Compose one job for each override. Raises InputError if a run's folder would differ from
+        the one that posfuse status and the report compute from the command."""
         for overrides in map(list, batch):
             if self.seen.issuperset(overrides):
                 continue
             self.seen.update(overrides)
             with self._composed(overrides) as job:
-                names = composed_names(overrides, job)
-                for key, name in names.items():
-                    if (other := self.named.setdefault(key, name)) != name:
-                        raise InputError(
-                            f"{key}: is named {other} in one run of this sweep and {name} in "
-                            f"another; set {key.partition('=')[0]}.name only in its own file"
-                        )
-                self.add_names(names)
                 check_place(job, folder_of(overrides, self.config))
-
-    def add_names(self, names: dict[str, str]) -> None:
-        """Add to multirun.yaml the names that differ from their files' names."""
-        assert self.config is not None
-        sweeper = self.config.hydra.sweeper
-        known = dict(sweeper.get(NAMES) or {})
-        both = {**known, **names}
-        own = {key: name for key, name in both.items() if key.partition("=")[2] != name}
-        if own != known:
-            with read_write(sweeper), open_dict(sweeper):
-                sweeper[NAMES] = own
 
 
 def check_place(job: Any, folder: str) -> None:
     """Raise InputError unless the run's folder is this folder of the sweep's folder."""
-    if computed := [axis for axis in AXES if OmegaConf.is_interpolation(job[axis], "name")]:
-        raise InputError(
-            f"{computed[0]}.name: has ${{...}}, so it could differ between runs of one sweep; "
-            "write the name itself"
-        )
     if job.hydra.sweep.subdir != folder:
         raise InputError(
             f"hydra.sweep.subdir: a run lies in {job.hydra.sweep.subdir}, but must lie in "
-            f"{folder}; remove this override, name data, encoding and fusion in their own files, "
-            "and in a sweep over tasks give data=NAME"
+            f"{folder}; remove this override, set the name of data, encoding or fusion only in a "
+            "file of this name, and in a sweep over tasks give data=NAME"
         )
     if job.hydra.sweep.dir != (sweep := sweep_folder(job.output_dir, job.sweep_id)):
         raise InputError(

@@ -65,7 +65,11 @@ def facts(node, key=""):
 @pytest.mark.parametrize("name", KINDS)
 def test_a_config_is_as_hydra_composes_it(name, loaders):
     hydras, composer = (
-        list(facts(loader.load_configuration("train", KINDS[name], RunMode.RUN)))
+        [
+            fact
+            for fact in facts(loader.load_configuration("train", KINDS[name], RunMode.RUN))
+            if fact[0] != ".hydra.job.override_dirname"  # posfuse does not use it
+        ]
         for loader in loaders
     )
     assert composer == hydras

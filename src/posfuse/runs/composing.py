@@ -4,12 +4,14 @@ import pickle
 from functools import cache
 from typing import Any
 
-from hydra._internal.config_loader_impl import ConfigLoaderImpl, get_overrides_dirname
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.types import RunMode
 from omegaconf import DictConfig, open_dict
+
+PLAIN = ("seed", "sweep_id", "output_dir", "cache_dir")  # keys without a dot that set a value
 
 
 class Composer(ConfigLoaderImpl):
@@ -22,7 +24,6 @@ class Composer(ConfigLoaderImpl):
     def __init__(self, loader: ConfigLoader) -> None:
         super().__init__(loader.get_search_path())
         self.by_files: dict[tuple[Any, ...], bytes] = {}  # pickled: a tenth of the memory and time
-        self.groups: dict[tuple[Any, ...], bool] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """The state without the configs, because a worker process gets the composer with each
@@ -39,9 +40,7 @@ class Composer(ConfigLoaderImpl):
     ) -> DictConfig:
         """As Hydra's method, with its errors."""
         parsed = [_parsed(override) for override in overrides]
-        of_hydra = [str(o.input_line) for o in parsed if o.is_hydra_override()]
-        is_value = {str(o.input_line): self._is_value(o, config_name, of_hydra) for o in parsed}
-        files = [override for override in overrides if not is_value[override]]
+        files = [str(o.input_line) for o in parsed if not _is_value(o)]
         key = (config_name, run_mode, *files)
         if key not in self.by_files:
             composed = super().load_configuration(
@@ -49,13 +48,9 @@ class Composer(ConfigLoaderImpl):
             )
             self.by_files[key] = pickle.dumps(composed)
         config: DictConfig = pickle.loads(self.by_files[key])
-        self._apply_overrides_to_config([o for o in parsed if is_value[str(o.input_line)]], config)
-        own, job = [o for o in parsed if not o.is_hydra_override()], config.hydra.job
-        config.hydra.overrides.task = [o.input_line for o in own]
-        form = job.config.override_dirname
-        job.override_dirname = get_overrides_dirname(
-            own, form.exclude_keys, form.item_sep, form.kv_sep
-        )
+        self._apply_overrides_to_config(list(filter(_is_value, parsed)), config)
+        own = [o.input_line for o in parsed if not o.is_hydra_override()]
+        config.hydra.overrides.task = own
         return config
 
     def without_hydra(self, config_name: str, overrides: list[str]) -> DictConfig:
@@ -65,17 +60,13 @@ class Composer(ConfigLoaderImpl):
             del config["hydra"]
         return config
 
-    def _is_value(self, override: Override, config_name: str | None, of_hydra: list[str]) -> bool:
-        """True if an override sets a value and chooses no file, by Hydra's rule."""
-        if override.is_hydra_override() or override.is_sweep_override():
-            return False
-        if isinstance(override.value(), dict):
-            return True
-        key = (config_name, override.key_or_group, *of_hydra)
-        if key not in self.groups:  # the overrides of Hydra name further folders of files
-            _, files = self._parse_overrides_and_create_caching_repo(config_name, of_hydra)
-            self.groups[key] = files.group_exists(override.key_or_group)
-        return not self.groups[key]
+
+def _is_value(override: Override) -> bool:
+    """True if an override sets a key of posfuse to one value. Others may choose a file."""
+    if override.package or override.is_hydra_override() or override.is_sweep_override():
+        return False
+    key = override.key_or_group
+    return ("." in key and "/" not in key) or key in PLAIN or isinstance(override.value(), dict)
 
 
 @cache

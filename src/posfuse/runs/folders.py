@@ -12,7 +12,6 @@ from posfuse.limits import check_folder, check_name
 from posfuse.runs.identity import CONTENTS, is_neutral
 
 AXES = ("data", "encoding", "fusion")  # their names are parts of a run's folder
-NAMES = "names"  # of the sweeper: composed names, see `composed_names`
 VARIANT_LETTERS = r"A-Za-z0-9._=+\-"  # of the folder that names a run's other overrides
 
 
@@ -68,32 +67,16 @@ def folder_of(overrides: list[str], cfg: Any) -> str:
 
 
 def folders_of(jobs: list[list[str]], cfg: Any) -> list[str]:
-    """`folder_of` of each job."""
+    """`folder_of` of each job. A file of data, encoding or fusion must have the name in it."""
     usual = {axis: str((cfg.get(axis) or {}).get("name")) for axis in AXES}
     usual_seed = OmegaConf.select(cfg, "seed")
-    names = dict(OmegaConf.select(cfg, f"hydra.sweeper.{NAMES}") or {})
-
-    def name(axis: str, values: dict[str, str]) -> str:
-        """The name of the corpus, encoding or operator of a job, or the name of its file."""
-        of_file = names.get(f"{axis}={values.get(axis)}") or values.get(axis, usual[axis])
-        return str(values.get(f"{axis}.name") or of_file)
-
     folders = []
     for overrides in jobs:
         values = _values(overrides)
-        data, encoding, fusion = (name(axis, values) for axis in AXES)
+        names = (values.get(f"{axis}.name") or values.get(axis, usual[axis]) for axis in AXES)
         seed = int(values.get("seed", usual_seed))
-        folders.append(run_folder(data, encoding, fusion, seed, overrides))
+        folders.append(run_folder(*names, seed, overrides))
     return folders
-
-
-def composed_names(overrides: list[str], job: Any) -> dict[str, str]:
-    """The names of the files that the overrides choose, as {"fusion=mod": "modulate"}. `job` is the
-    config that Hydra has composed from the overrides."""
-    given = _values(overrides)
-    names = {axis: str(OmegaConf.select(job, f"{axis}.name")) for axis in AXES}
-    chosen = [axis for axis in AXES if axis in given and f"{axis}.name" not in given]
-    return {f"{axis}={given[axis]}": names[axis] for axis in chosen}
 
 
 def _values(overrides: list[str]) -> dict[str, str]:

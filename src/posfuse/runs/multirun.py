@@ -1,7 +1,6 @@
 """Reads multirun.yaml of a sweep, which has the runs of its last command."""
 
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import cache
 from itertools import islice, product
 from math import prod
@@ -13,7 +12,7 @@ from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
 from omegaconf import OmegaConf
 
 from posfuse.errors import Conflict, InputError, input_errors
-from posfuse.runs.folders import NAMES, folders_of, lies_in
+from posfuse.runs.folders import folders_of, lies_in
 from posfuse.runs.records import FAILURE, RESULT, read_failure, read_result
 from posfuse.untrusted import read_yaml
 
@@ -58,19 +57,12 @@ def runs_to_come(sweep: Path) -> int:
 
 def _arms(config: Any) -> dict[str, list[str]]:
     """The overrides of each arm."""
-    return {name: _list(own) for name, own in (config.hydra.sweeper.get("arms") or {}).items()}
+    return {name: list(own) for name, own in (config.hydra.sweeper.get("arms") or {}).items()}
 
 
 def _primary(config: Any) -> tuple[str, ...]:
     """The operators in sweep.primary."""
-    return tuple(map(str, _list((config.get("sweep") or {}).get("primary") or ())))
-
-
-def _list(values: Any) -> list[Any]:
-    """Raises ValueError for a text, whose letters would be its values."""
-    if isinstance(values, str):
-        raise ValueError(f"{values!r} is no list")
-    return list(values)
+    return tuple(map(str, (config.get("sweep") or {}).get("primary") or ()))
 
 
 def _values(override: Override) -> list[str]:
@@ -125,16 +117,6 @@ def primary_family(sweep: Path) -> tuple[str, ...]:
     if not (sweep / MULTIRUN).exists():
         return ()
     return _primary(read_multirun(sweep / MULTIRUN)[0])
-
-
-def names_in(sweep: Path) -> dict[str, str]:
-    """The `composed_names` of a sweep's earlier commands; none if multirun.yaml is missing or
-    damaged, because the next command writes it."""
-    with suppress(InputError):
-        if (sweep / MULTIRUN).exists():
-            cfg, _ = read_multirun(sweep / MULTIRUN)
-            return dict(cfg.hydra.sweeper.get(NAMES) or {})
-    return {}
 
 
 def check_is_current(folder: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from hydra.core.utils import JobReturn
 from hydra.experimental.callback import Callback
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from posfuse.errors import (
     NO_MEMORY,
@@ -23,7 +23,6 @@ from posfuse.errors import (
     lacks_memory,
     visible,
 )
-from posfuse.limits import check_folder
 from posfuse.process import signals
 from posfuse.process.arguments import config_options, shell_line
 from posfuse.runs import records
@@ -43,19 +42,14 @@ class Ending(Callback):
     Otherwise it prints the folder of the results."""
 
     def __init__(self, folder: str) -> None:
-        """`folder` is the sweep's folder. Hydra resolves it here, and an error ends the command. In
-        the methods below Hydra only logs errors."""
+        """`folder` is the sweep's folder. Hydra resolves it here, so an error in it ends the
+        command. Errors of the methods below are only logged."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Empty, because worker processes get a copy and do not need the state."""
         return {}
 
-    def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
-        refuse_empty("hydra.run.dir", config)
-
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
-        refuse_empty("hydra.sweep.dir", config)
-        refuse_empty("hydra.sweep.subdir", config)
         self.before = records.failures_in(Path(config.hydra.sweep.dir))
         show.cache_clear()
 
@@ -74,17 +68,6 @@ class Ending(Callback):
             raise signals.Interrupted(f"{len(new)} run(s) were interrupted")
         folder = config.hydra.sweep.dir
         say(f"results: {folder}; next: {shlex.join(['posfuse', 'report', folder])}")
-
-
-def refuse_empty(key: str, config: DictConfig) -> None:
-    """Exit with one line if `key` is empty, because files would go to the working directory. Hydra
-    would only log an exception."""
-    _, section, name = key.split(".")
-    unresolved: Any = OmegaConf.to_container(config.hydra[section])  # HydraConfig is not set yet
-    try:
-        check_folder(key, unresolved[name])
-    except InputError as error:
-        sys.exit(f"error: {error}")
 
 
 def message_of(error: Exception, folder: Path) -> str:

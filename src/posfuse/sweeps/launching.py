@@ -94,14 +94,10 @@ class SweepLauncher(Launcher):
             for (number, overrides, *_), result in results:
                 folder = sweep / folder_of(overrides, self.config)
                 if isinstance(result, str):
-                    self._record(folder, overrides, result)
+                    if not (folder / records.RESULT).exists():
+                        folder.mkdir(parents=True, exist_ok=True)
+                        record_failure(result, folder, overrides, "failed")
                     result = JobReturn(status=JobStatus.COMPLETED, _return_value=math.nan)
                 report(folder, sweep, self.config.sweep.fail_fast)
                 returns[number] = result
         return [returns[number] for number in sorted(returns)]
-
-    def _record(self, folder: Path, overrides: list[str], reason: str) -> None:
-        """Record the failure of a run whose process ended without a result."""
-        if not (folder / records.RESULT).exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            record_failure(reason, folder, overrides, "failed")
