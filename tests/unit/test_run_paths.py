@@ -24,11 +24,6 @@ def run_in(project, **paths):
     return cfg, folder, recorded
 
 
-def old_config(cfg, folder):
-    """config.yaml as earlier versions wrote it, with paths as in the command."""
-    OmegaConf.save(OmegaConf.structured(cfg), folder / "config.yaml")
-
-
 def test_a_config_is_written_with_absolute_paths(tmp_path, monkeypatch):
     cfg, folder, recorded = run_in(tmp_path, data="mine", cache_dir="ids", output_dir="multirun")
     monkeypatch.chdir(tmp_path)
@@ -44,19 +39,6 @@ def test_a_config_is_written_with_absolute_paths(tmp_path, monkeypatch):
     assert identity.settings(read) == recorded
     assert is_neutral("cache_dir")
     assert is_neutral("output_dir")
-
-
-@pytest.mark.parametrize("place", ["multirun", "multirun/mine", "multirun/mine/mine", "above"])
-def test_an_old_relative_path_is_the_folder_with_the_runs_texts(place, tmp_path, monkeypatch):
-    """Another folder of this name may be beside the sweep, and the results may have its name."""
-    project = tmp_path / "above"
-    cfg, folder, recorded = run_in(project, data="mine", cache_dir="ids")
-    old_config(cfg, folder)
-    other = tmp_path if place == "above" else project / place
-    write_corpus(other / "mine", seed=1)
-    monkeypatch.chdir(other)
-    read = configs.with_folders(configs.read_config(folder), folder, recorded)
-    assert read.data.path == str(project / "mine")
 
 
 def test_a_project_may_be_moved(tmp_path):

@@ -14,7 +14,7 @@ from posfuse.evidence.collect import collect
 from posfuse.runs import identity, records
 from posfuse.runs.checks import checked
 from posfuse.runs.identity import LATER_KEYS
-from posfuse.training.build import build_data, build_network, build_parts
+from posfuse.training.build import build_data, build_network
 from small_records import write_record
 from small_runs import composed, small_config, write_corpus
 
@@ -33,12 +33,6 @@ def test_a_task_that_lost_its_labels_is_refused(tmp_path) -> None:
     message = r"cannot take 1 of 200 documents .* the number of classes = 2\); change data\.limit"
     with pytest.raises(InputError, match=message):
         build_data(few)
-
-
-def test_an_option_too_large_for_a_number_is_refused() -> None:
-    cfg = checked(composed("encoding=rope", "+encoding.attention.ntk_factor=1e300"))
-    with pytest.raises(InputError, match="encoding=rope fusion=add: an option is too large"):
-        build_parts(cfg)
 
 
 def test_a_task_can_be_tested_at_any_of_its_lengths() -> None:

@@ -9,9 +9,9 @@ same size have the same precision, also if they resume on another machine or on 
 import logging
 import math
 import time
-from dataclasses import astuple, dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -30,14 +30,17 @@ CHOICE = ".bfloat16"  # beginning of the name of a file in the sweep's folder
 NAMES = {FLOAT32: "float32", BFLOAT16: "bfloat16"}
 
 
-@dataclass(frozen=True)
-class Shape:
+class Shape(NamedTuple):
     """The size of a layer and of the documents that it reads."""
 
     d_model: int = 256
     n_heads: int = 8
     d_ff: int = 1024
     tokens: int = 512  # of a document
+
+    def choice(self, sweep: Path) -> Path:
+        """The file of a sweep's folder with the choice for models of this size."""
+        return sweep / "-".join([CHOICE, *map(str, self)])
 
 
 _log_once = cache(logging.getLogger(__name__).info)  # a process has many runs of a sweep
@@ -53,7 +56,7 @@ def precision_of(cfg: Config) -> str:
 def stored(cfg: Config) -> str | None:
     """As `precision_of`, but without a log line and without a measurement: None if the sweep has no
     choice yet. For the process of a sweep, which may be on another machine than its runs."""
-    path = _path(shape(cfg), Path(cfg.output_dir, cfg.sweep_id))
+    path = shape(cfg).choice(Path(cfg.output_dir, cfg.sweep_id))
     return _read(path)[0] if path.exists() else None
 
 
@@ -73,7 +76,7 @@ def fastest(accelerator: str, of: Shape, sweep: Path) -> str:
     The first call for a sweep's folder decides and writes its choice and reason there; later calls
     read them. The log gives the reason. Raises InputError if the file is damaged.
     """
-    path = _path(of, sweep)
+    path = of.choice(sweep)
     sweep.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{path}.lock"):
         if not path.exists():
@@ -83,10 +86,6 @@ def fastest(accelerator: str, of: Shape, sweep: Path) -> str:
         choice, reason = _read(path)
     _log_once("trainer.precision=%s: %s, because %s", FASTEST, NAMES[choice], reason)
     return choice
-
-
-def _path(of: Shape, sweep: Path) -> Path:
-    return sweep / "-".join([CHOICE, *map(str, astuple(of))])
 
 
 def _read(path: Path) -> tuple[str, str]:

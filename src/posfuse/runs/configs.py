@@ -38,8 +38,8 @@ def read_config(folder: Path) -> Config:
     with input_errors(f"{path}: cannot be read", "give a finished run's folder, or run it again"):
         cfg = config_of(untrusted.read_yaml(path))
     # The content of cache_dir has digests, so any folder may be used.
-    places = _places(cfg, folder, cfg.cache_dir)
-    cfg.cache_dir = str(next((place for place in places if place.is_dir()), places[-1]))
+    *places, last = _places(cfg, folder, cfg.cache_dir)
+    cfg.cache_dir = str(next(filter(Path.is_dir, places), last))
     return cfg
 
 
@@ -79,17 +79,10 @@ def _place(key: str, path: str, cfg: Config, folder: Path, recorded: str | None)
 
 
 def _places(cfg: Config, folder: Path, path: str) -> list[Path]:
-    """The possible places of a folder of a run's config.yaml. The last one is the place to create
-    it.
-
-    Older versions wrote relative paths; the directory of their command is above the run's folder.
-    If output_dir was moved, the folder may have moved with it.
-    """
+    """The possible places of a folder of a run's config.yaml: the written one, and the same place
+    beside an output_dir that was moved. The last one is the place to create it."""
     path = os.fsdecode(path.encode(errors="surrogateescape"))  # as in `write_config`
-    above = folder.resolve().parents
-    if not os.path.isabs(path):
-        return [*(parent / path for parent in above), Path(path)]
-    own = [sweep.parent for sweep in above if sweep.name == cfg.sweep_id]
+    own = [sweep.parent for sweep in folder.resolve().parents if sweep.name == cfg.sweep_id]
     within = os.path.relpath(path, cfg.output_dir)
     return [Path(path), *(Path(os.path.normpath(output / within)) for output in own)]
 
@@ -107,7 +100,7 @@ def config_of(content: Any) -> Config:
     return cfg
 
 
-@cache
+@cache  # 20 ms
 def _schema() -> Any:
     return OmegaConf.structured(Config)
 

@@ -67,14 +67,10 @@ def build_data(cfg: Config, task: Task | None = None) -> TextDataModule:
     order = seed_of(cfg, "order")
     if cfg.fidelity.batch_order == "by_run":
         order = seed_from(order, "batch order", cfg.encoding.name, cfg.fusion["name"])
-    evaluations = Evaluations(cfg.trainer.evaluations)
-    data = TextDataModule(task, corpus, store, order, evaluations, cfg.trainer.limit_batches)
-    _check_sizes(cfg, data)
-    return data
-
-
-def _check_sizes(cfg: Config, data: TextDataModule) -> None:
     trainer = cfg.trainer
+    data = TextDataModule(
+        task, corpus, store, order, Evaluations(trainer.evaluations), trainer.limit_batches
+    )
     for split, documents in data.documents.items():
         if len(documents) < trainer.devices:
             raise InputError(
@@ -88,6 +84,7 @@ def _check_sizes(cfg: Config, data: TextDataModule) -> None:
             f"trainer.evaluations: {trainer.evaluations}, but an epoch has {batches} batches; use "
             f"{batches} or fewer"
         )
+    return data
 
 
 def build_parts(cfg: Config, host: Host | None = None) -> tuple[Any, Any, Any]:
@@ -116,12 +113,15 @@ def build_parts(cfg: Config, host: Host | None = None) -> tuple[Any, Any, Any]:
             attention = _make(cfg.encoding.attention, n_heads=model.n_heads, **sizes)
         for part in filter(None, (fusion, table, attention)):
             learned_scalars(part)  # for its error
-    except (OverflowError, ValueError) as error:
-        problem = str(error)
-        if isinstance(error, OverflowError):
-            problem = f"an option is too large ({error.args[-1]}); lower it"
-        raise ConfigError(f"{_names(cfg)}: {problem}") from error
-    check_reach(cfg, (table, attention), reach)
+    except ValueError as error:
+        raise ConfigError(f"{_names(cfg)}: {error}") from error
+    is_beyond = reach > cfg.data.max_len and not is_random
+    if is_beyond and any(p.trained_length_only for p in (table, attention) if p is not None):
+        raise ConfigError(
+            f"encoding={cfg.encoding.name}: its rows end at data.max_len={cfg.data.max_len}, but "
+            f"data.test_lengths asks for {reach}; use encoding.positions=randomized or another "
+            "encoding"
+        )
     if host and isinstance(table, HostTable):
         if table.max_len > len(host.rows):
             raise ConfigError(
@@ -134,20 +134,6 @@ def build_parts(cfg: Config, host: Host | None = None) -> tuple[Any, Any, Any]:
 
 def _names(cfg: Config) -> str:
     return f"encoding={cfg.encoding.name} fusion={cfg.fusion['name']}"
-
-
-def check_reach(cfg: Config, parts: Sequence[Any], longest: int) -> None:
-    """Raise ConfigError if documents are longer than in training and a part of the encoding (parts
-    may be None) does not learn positions beyond."""
-    trained = cfg.data.max_len
-    if longest <= trained or cfg.encoding.positions == "randomized":
-        return
-    if any(part.trained_length_only for part in parts if part is not None):
-        raise ConfigError(
-            f"encoding={cfg.encoding.name}: its rows end at data.max_len={trained}, but "
-            f"data.test_lengths asks for {longest}; use encoding.positions=randomized or another "
-            "encoding"
-        )
 
 
 def _make(node: dict[str, Any], **sizes: int) -> Any:

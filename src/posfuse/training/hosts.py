@@ -33,7 +33,17 @@ def load_host(cfg: Config) -> Host | None:
     model = _load(path)
     family = _family(path, model.config)
     with input_errors(f"{family}, which cannot be run on fused embeddings", OTHERS):
-        _check_tokenizer(cfg, path, model.get_input_embeddings())
+        tokenizer, n = read_tokenizer(path), model.get_input_embeddings().num_embeddings
+        if tokenizer.size > n:
+            raise InputError(
+                f"{path}: {TOKENIZER} has ids up to {tokenizer.size - 1}, but the model has {n} "
+                "word embeddings; give the model's own tokenizer"
+            )
+        if cfg.data.max_len <= tokenizer.special:
+            raise InputError(
+                f"data.max_len: must be above {tokenizer.special}, the special tokens that {path} "
+                f"adds to each document (got {cfg.data.max_len})"
+            )
         return _take_apart(cfg, path, family, model)
 
 
@@ -75,20 +85,6 @@ def _family(path: str, config: Any) -> str:
     return f"host.path: {path} is a model of the family {config.model_type}"
 
 
-def _check_tokenizer(cfg: Config, path: str, embedding: nn.Embedding) -> None:
-    tokenizer = read_tokenizer(path)
-    if tokenizer.size > embedding.num_embeddings:
-        raise InputError(
-            f"{path}: {TOKENIZER} has ids up to {tokenizer.size - 1}, but the model has "
-            f"{embedding.num_embeddings} word embeddings; give the model's own tokenizer"
-        )
-    if cfg.data.max_len <= tokenizer.special:
-        raise InputError(
-            f"data.max_len: must be above {tokenizer.special}, the special tokens that {path} adds "
-            f"to each document (got {cfg.data.max_len})"
-        )
-
-
 @torch.no_grad()
 def _take_apart(cfg: Config, path: str, family: str, model: Any) -> Host:
     tables = [
@@ -110,7 +106,13 @@ def _take_apart(cfg: Config, path: str, family: str, model: Any) -> Host:
             "fewer"
         )
 
-    ids, lengths = _random_ids(model, length)
+    # Two documents, one of half the length, without <pad>, which RoBERTa gives another position.
+    n, pad, draws = embedding.num_embeddings, model.config.pad_token_id, torch.Generator()
+    ids = torch.randint(n, (2, length), generator=draws.manual_seed(0))
+    if pad is not None:
+        ids[ids == pad] = (pad + 1) % n
+    short = max(length // 2, 1)
+    lengths = torch.tensor([length, short])
     x = embedding(ids) + rows[:length]
     expected = model(input_ids=ids, attention_mask=valid_positions(lengths, length).long())[0]
     parent = model.get_submodule(name.rpartition(".")[0])
@@ -119,14 +121,13 @@ def _take_apart(cfg: Config, path: str, family: str, model: Any) -> Host:
     encoder = PretrainedEncoder(model, expected.shape[-1])
     encoded = encoder(x, lengths)
 
-    short = int(lengths[1])
     if not _close(encoded[0], expected[0]) or not _close(encoded[1, :short], expected[1, :short]):
         raise InputError(
             f"{family}, whose path for inputs_embeds gives other outputs than its tokens; {OTHERS}"
         )
     if not _close(encoder(x[1:, :short], lengths[1:]), encoded[1:, :short]):
         raise InputError(f"{family}, whose outputs depend on padding; {OTHERS}")
-    order = torch.randperm(length, generator=torch.Generator().manual_seed(0))
+    order = torch.randperm(length, generator=draws.manual_seed(0))
     if not _close(encoder(x[:1, order], lengths[:1]), encoded[:1, order]):
         raise InputError(
             f"{family}, which knows the order of tokens without its position table (by relative "
@@ -149,15 +150,6 @@ def _first_row(model: Any, table: nn.Embedding, embedding: nn.Embedding) -> int:
     if second != first + 1:
         raise ValueError(f"its tokens have the positions {first} and {second}")
     return int(first)
-
-
-def _random_ids(model: Any, length: int) -> tuple[Tensor, Tensor]:
-    """Two documents, ids (2, L) and lengths (2,): one of full length and one of half the length.
-    They contain no <pad>, because RoBERTa gives it another position."""
-    n, pad = model.get_input_embeddings().num_embeddings, model.config.pad_token_id
-    ids = torch.randint(n, (2, length), generator=torch.Generator().manual_seed(0))
-    ids[ids == pad] = (pad or 0) + 1 if n > (pad or 0) + 1 else 0
-    return ids, torch.tensor([length, max(length // 2, 1)])
 
 
 def _close(one: Tensor, other: Tensor) -> bool:

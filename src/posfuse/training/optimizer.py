@@ -24,18 +24,19 @@ def optimizer(model: nn.Module, parameters: Iterable[Any], optim: OptimConfig) -
     """
     factor = optim.scalar_lr_factor
     scalars = {id(p) for p in learned_scalars(model)} if factor != 1 else set()
-    groups: dict[tuple[bool, bool], dict[str, Any]] = {}
+    groups: dict[tuple[bool, bool], list[Any]] = {}
     for parameter in parameters:
-        is_scalar = id(parameter) in scalars
-        decays = optim.weight_decay_of == "all" or parameter.dim() >= 2
-        options: dict[str, Any] = {"lr": factor * optim.lr} if is_scalar else {}
-        if not decays:
-            options["weight_decay"] = 0.0
-        group = groups.setdefault((is_scalar, decays), {"params": [], **options})
-        group["params"].append(parameter)
-    kind = KINDS[optim.name]
-    ordered = [groups[key] for key in sorted(groups, key=lambda key: (key[0], not key[1]))]
-    return kind(ordered, lr=optim.lr, weight_decay=optim.weight_decay, fused=True)
+        is_free = optim.weight_decay_of == "matrices" and parameter.dim() < 2
+        groups.setdefault((id(parameter) in scalars, is_free), []).append(parameter)
+    options = [
+        {
+            "params": own,
+            "lr": factor * optim.lr if is_scalar else optim.lr,
+            "weight_decay": 0.0 if is_free else optim.weight_decay,
+        }
+        for (is_scalar, is_free), own in sorted(groups.items())
+    ]
+    return KINDS[optim.name](options, fused=True)
 
 
 def schedule(updates: torch.optim.Optimizer, optim: OptimConfig, steps: int) -> LambdaLR:
