@@ -1,7 +1,7 @@
 """Biases on the scores, computed from the positions of query and key: Sandwich, KERPLE, FIRE.
 
 Shapes: H heads, L tokens, Q of them as queries, N positions for which an encoding has rows; i is
-the position of a query, j that of a key. The three papers have causal attention, where j <= i.
+the position of a query, j that of a key.
 """
 
 import math
@@ -49,9 +49,8 @@ class Kerple(AttentionEncoding):
     Relative Positional Embedding for Length Extrapolation).
 
     The parameters are the logarithms of r1 and r2. For the power kernel r2 < 2, and its parameter
-    is the logit of r2 / 2. The authors clamp r1 and r2 instead. The initial values are those of
-    their code, 0.5 % inside the ends: r1 ~ U(0, 2) and r2 ~ U(0, 1), for the power r1 ~ U(0, 1) and
-    r2 ~ U(0, 2).
+    is the logit of r2 / 2. The initial values are those of the authors' code: r1 ~ U(0, 2) and r2 ~
+    U(0, 1), for the power r1 ~ U(0, 1) and r2 ~ U(0, 2).
     """
 
     learned = True
@@ -99,11 +98,9 @@ class Fire(AttentionEncoding):
     2024, Functional Interpolation for Relative Positions Improves Long Context Transformers).
     c and the threshold L0 are learned; `start_c` and `start_threshold` are their initial values.
 
-    The paper's attention is causal. Here a key after the query has x = -psi(j - i) / psi(max(j + 1,
-    L0)). So x lies in (-1, 1), and its sign gives the direction. For a key at or before its query x
-    is the paper's. It depends only on the two positions, not on the length of the document. The MLP
-    has no bias at its output, because a softmax would not change. Each layer has its own
-    parameters; with `shared` all layers share them (the paper's FIRE-S).
+    A key after the query, which the paper does not have, gets x = -psi(j - i) / psi(max(j + 1,
+    L0)). The MLP has no bias at its output, because a softmax would not change. Each layer has its
+    own parameters; with `shared` all layers share them (the paper's FIRE-S).
     """
 
     learned = True

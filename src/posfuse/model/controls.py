@@ -18,12 +18,8 @@ class Linear(Add):
     """H = W E + P: concat without a matrix for the position.
 
     W starts from U(-b, b) with b = 1 / sqrt(2d), as the token half of concat. Both operators draw
-    it first, so with one seed W equals concat's W_E bit by bit. A pair of runs then differs only in
-    the position's part: P here, and W_P P in concat.
-
-    At the start W divides the norm of a vector by sqrt(6) on average. concat divides E and P, and
-    this operator only E. So its ratio of token to position starts at 1 / sqrt(6) = 0.41 of the
-    ratio of add and concat. With a token scale sqrt(6) = 2.45 times as large the ratios are equal.
+    it first, so with one seed W equals concat's W_E bit by bit. The ratio of token to position
+    starts at 1 / sqrt(6) of concat's.
     """
 
     def __init__(self, d_model: int) -> None:
@@ -42,12 +38,8 @@ class AddMatched(Add):
     """H = E / rms(E) + P / rms(P): addition with equal magnitudes of token and position.
 
     rms(x) = sqrt(mean(x^2) + 1e-12), the mean over the d features of one token or one position.
-    Both terms have an rms of 1 and a norm of sqrt(d). The rms of their sum is sqrt(2 + 2c), where c
-    is the cosine of the angle between E and P: sqrt(2) if they are orthogonal, as random vectors
-    are on average, and between 0 and 2 in general. Its norm is sqrt(d) times as large.
-
     Neither the token scale nor the norm of an embedding has an effect. A vector of zeros stays
-    zero: with encoding=none H is E / rms(E). `<pad>`, whose embedding is zero, gives P / rms(P).
+    zero.
     """
 
     def project(self, table: Tensor) -> Parts:

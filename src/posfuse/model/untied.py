@@ -34,8 +34,7 @@ class Tupe(AbsoluteScores):
     matrices U of each head, which all layers share (Ke et al. 2021, Rethinking Positional Encoding
     in Language Pre-training, TUPE-A).
 
-    There is no [CLS]. The authors' code normalizes p by a LayerNorm. Here p starts from N(0, 1),
-    which has the same norm, and is not constrained.
+    There is no [CLS], and p starts from N(0, 1) instead of passing a LayerNorm.
     """
 
     def __init__(self, d_model: int, n_heads: int, max_len: int) -> None:
