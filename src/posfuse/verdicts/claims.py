@@ -111,10 +111,8 @@ def read_claims(path: Path | None = None) -> Claims:
 
 
 def _check(claim: Claim, claims: Claims, place: str) -> None:
-    if claim.kind == "less_stable" and claim.than is None:
-        raise InputError(f"{place}: kind less_stable needs `than`; add `than: FUSION`")
-    if claim.kind != "less_stable" and claim.than is not None:
-        raise InputError(f"{place}: `than` is for kind less_stable only; remove it")
+    if (claim.kind == "less_stable") != (claim.than is not None):
+        raise InputError(f"{place}: `than: FUSION` belongs to kind less_stable, and only to it")
     if claim.of == "position" and claim.kind == "less_stable":
         raise InputError(f"{place}: `of: position` is not for kind less_stable; remove it")
     if claim.kind == "negligible" and claim.margin is not None and claim.margin <= 0:
@@ -155,18 +153,15 @@ def judge_claims(
         criteria.metric.name: (comparisons, nothing if beyond is None else beyond),
         **(other_metrics or {}),
     }
-    frames = {}
-    for name in {claim.metric for claim in claims.claims}:
-        own = criteria_for(criteria, METRICS[name])
-        both = compared.get(name, (nothing, nothing))
-        frames[name] = [(rows, placebos(rows, own), own) for rows in both]
     every = []
     for claim in claims.claims:
-        own_frames = frames[claim.metric]
-        if own_frames[False][0].empty and not comparisons.empty:
+        of_test, of_areas = compared.get(claim.metric, (nothing, nothing))
+        if of_test.empty and not comparisons.empty:
             every.append(Verdict(claim, f"needs runs with the metric {claim.metric}"))
         else:
-            every.append(_tested(claim, claims, *own_frames[claim.kind == EXTRAPOLATES]))
+            rows = of_areas if claim.kind == EXTRAPOLATES else of_test
+            own = criteria_for(criteria, METRICS[claim.metric])
+            every.append(_tested(claim, claims, rows, own))
     alpha, alone = criteria.alpha, [p_values(v.tests) for v in every]
     support = st.holm([np.nan if v.needs else p for v, (p, _) in zip(every, alone, strict=True)])
     adjusted = zip(every, support, st.holm([q for _, q in alone]), strict=True)
@@ -189,13 +184,7 @@ def not_judged(verdicts: list[Verdict]) -> list[str]:
     return [f"{len(unmatched)} {claims} of the paper {match} {why}: {names}."]
 
 
-def _tested(
-    claim: Claim,
-    claims: Claims,
-    comparisons: pd.DataFrame,
-    added: pd.DataFrame,
-    criteria: Criteria,
-) -> Verdict:
+def _tested(claim: Claim, claims: Claims, comparisons: pd.DataFrame, criteria: Criteria) -> Verdict:
     """The tests of a claim, before the adjustment."""
     if claims.baseline not in (None, criteria.baseline):
         return Verdict(claim, f"{BASELINE} {claims.baseline}")
@@ -214,7 +203,7 @@ def _tested(
     others = comparisons[comparisons["fusion"] == claim.than]
     judged = ""
     if claim.of == "position":
-        rows, judged = of_position(rows, added, criteria.metric)
+        rows, judged = of_position(rows, placebos(comparisons, criteria), criteria.metric)
     tested, tests, settles = KINDS[claim.kind](rows, margin, others, criteria.metric)
     return Verdict(claim, absent and f"needs runs {absent}", tested, judged, tests, settles)
 
