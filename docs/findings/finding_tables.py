@@ -17,11 +17,9 @@ from posfuse.config import CONF_DIR
 from posfuse.evidence.metric import ACCURACY, BITS_PER_BYTE, Metric
 from posfuse.report.table import interval
 from posfuse.statistics.paired import t_interval
-from posfuse.study import run_table
 from posfuse.study.looks import Progress, progress
 from posfuse.study.plan import PLAN, Plan, stored
-from posfuse.study.run_table import RUNS
-from posfuse.study.scores import Results
+from posfuse.study.run_table import RECORD, RUNS
 from posfuse.study.spec import Study
 
 FOLDER = Path(__file__).resolve().parent
@@ -33,33 +31,18 @@ NOTE = "mean difference in points with its ordinary 95 % interval, paired by see
 
 
 @cache
-def judged(folder: Path) -> tuple[Plan, Results, Progress]:
-    """The plan of a committed study, the results of its test runs and its verdicts."""
+def judged(folder: Path) -> tuple[Plan, pd.DataFrame, Progress]:
+    """The plan of a committed study, its runs and its verdicts."""
     plan, _ = stored(folder / PLAN)
-    results = read_results(folder / RUNS, plan.study)
-    return plan, results, progress(plan.study, results)
+    runs = read_runs(folder / RUNS, plan.study)
+    return plan, runs, progress(plan.study, runs[runs["stage"] == "testing"])
 
 
-def read_results(path: Path, study: Study) -> Results:
-    """The test runs in a runs.csv, as `progress` takes them."""
-    frame, metric, at = pd.read_csv(path), study.measured, run_table.at(study.measured)
-    results: dict[tuple[str, int], Any] = {}
-    for row in frame[frame["stage"] == "testing"].to_dict("records"):
-        lengths = {
-            key.removeprefix(at): {metric.name: row[key] / metric.factor}
-            for key in map(str, row)
-            if key.startswith(at) and pd.notna(row[key])
-        }
-        results[row["arm"], row["seed"]] = None if row["diverged"] else {
-            "lengths": lengths,
-            "settings": {**settings_of(study, row["arm"]), "data.max_len": row.get("max_len")},
-            "test": {metric.name: row[f"test_{metric.name}"] / metric.factor},
-            "label_names": list(range(int(row["classes"]))),
-            "documents": {"test": int(row["test_documents"])},
-            "best_evaluation": row["best_evaluation"],
-            "evaluations": row["evaluations"],
-        }  # fmt: skip
-    return results
+def read_runs(path: Path, study: Study) -> pd.DataFrame:
+    """The rows of a runs.csv, with the settings of each run, which the file lacks."""
+    runs = pd.read_csv(path)
+    settings = {arm: {"settings": settings_of(study, arm)} for arm in runs["arm"].unique()}
+    return runs.assign(**{RECORD: runs["arm"].map(settings)})
 
 
 @cache

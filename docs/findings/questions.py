@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
-import numpy as np
 import pandas as pd
 import yaml
 from matplotlib.figure import Figure
@@ -18,7 +17,7 @@ from posfuse.statistics.cautions import TUNED
 from posfuse.statistics.contrasts import EQUIVALENT, UNDECIDED
 from posfuse.statistics.paired import t_interval
 from posfuse.study import caveats
-from posfuse.study.looks import Verdict, samples_of
+from posfuse.study.looks import Verdict
 from posfuse.study.plan import PLAN
 from posfuse.study.run_table import RUNS
 
@@ -59,11 +58,12 @@ def row_of(question: dict[str, Any]) -> list[str]:
     v = verdict_of(question["study"], question["hypothesis"])
     if v is None or v.decision is None:
         return [NOT_RUN, "", ""]
-    plan, results, state = judged(FOLDER / question["study"])
+    plan, runs, state = judged(FOLDER / question["study"])
     own = question.get("words", {})  # a direction first: it says more than a verdict
     answer = own.get(v.decision.result, own.get(v.verdict, WORDS[v.verdict]))
     answer += " yet" * (v.verdict == UNDECIDED and not state.is_finished)
-    is_tuned = TUNED in caveats.of_verdicts(plan, state, results)[v.hypothesis.name]
+    tested = runs[runs["stage"] == "testing"]
+    is_tuned = TUNED in caveats.of_verdicts(plan, state, tested)[v.hypothesis.name]
     seeds = f"{v.decision.n}"
     if v.all_seeds:
         seeds = f"{v.all_seeds.n}, decided at {seeds}"
@@ -105,9 +105,8 @@ def judgement(claim: dict[str, Any]) -> list[str]:
     for study, hypothesis, name in claim["evidence"]:
         if v := verdict_of(study, hypothesis):
             verdicts.append(v.verdict)
-            plan, results, _ = judged(FOLDER / study)
-            own = np.array(samples_of(plan.study, results)[hypothesis])
-            counted = f"{(own > 0).sum()} of {len(own)} {plan.study.units}"
+            ahead = sum(delta > 0 for delta in v.differences)
+            counted = f"{ahead} of {len(v.differences)} {v.units}"
             text = f"{name} {difference(study, v)}, {counted}"
             found.setdefault(study, []).append(text)
     finds = "; ".join(f"{link(study)}: {', '.join(own)}" for study, own in found.items())

@@ -28,7 +28,6 @@ from posfuse.config import CONF_DIR
 from posfuse.report import formats, page
 from posfuse.report.sections.section import Section
 from posfuse.report.table import Table
-from posfuse.runs.records import Record
 from posfuse.study import results_page, tables
 from posfuse.study.plan import PLAN, Plan, provenance
 from posfuse.study.run_table import RUNS
@@ -69,7 +68,7 @@ def exists(commit: str) -> bool:
 
 def report(folder: Path, drawn: Mapping[str, str]) -> str:
     """index.html of a study's folder, from its plan and rows; `drawn` as in `page_of`."""
-    plan, runs = judged(folder)[0], pd.read_csv(folder / RUNS)
+    plan, runs, _ = judged(folder)
     commits = sorted(set(runs["commit"].dropna().astype(str)))
     return page.page_of(
         [*sections_of(folder), results_page.plan_section(plan, folder)],
@@ -77,7 +76,7 @@ def report(folder: Path, drawn: Mapping[str, str]) -> str:
         f"posfuse study run {'demo' if folder == DEMO else folder.name}",
         [("commit of the runs", ", ".join(commits))],
         drawn,
-        results_page.plan_line(plan, dated(runs)),
+        results_page.plan_line(plan, runs[runs["stage"] == "testing"]),
     )
 
 
@@ -93,8 +92,8 @@ def draw(folder: Path) -> Mapping[str, str]:
 
 def sections_of(folder: Path) -> list[Section]:
     """The sections of a study's report, computed from its plan and its rows."""
-    plan, results, state = judged(folder)
-    return results_page.sections_of(plan, state, results, pd.read_csv(folder / RUNS))
+    plan, runs, state = judged(folder)
+    return results_page.sections_of(plan, state, runs)
 
 
 def tables_of(folder: Path) -> list[Table]:
@@ -120,7 +119,7 @@ def further(folder: Path) -> list[str]:
 
 def design(folder: Path) -> list[str]:
     """The command, the size, what is known of times, and the comment of the study's file."""
-    plan, runs = judged(folder)[0], pd.read_csv(folder / RUNS)
+    plan, runs, _ = judged(folder)
     name = folder.name
     written = (CONF_DIR / "study" / f"{name}.yaml").read_text(encoding="utf-8")
     head = itertools.takewhile(lambda line: line[:1] == "#", written.splitlines())
@@ -130,18 +129,11 @@ def design(folder: Path) -> list[str]:
     shown = "\n".join(lines).strip()
     return [
         "## Design\n", f"    posfuse study run {name}{given}\n", *[DATA] * asks,
-        f"{cost(plan, runs)} {provenance(plan, dated(runs))}\n",
+        f"{cost(plan, runs)} {provenance(plan, runs[runs['stage'] == 'testing'])}\n",
         "[Plan](plan.yaml), [runs](runs.csv), [report](index.html), "
         f"[study file](../../../conf/study/{name}.yaml), whose first comment is:\n",
         re.sub(r"\n{3,}", "\n\n", shown) + "\n",
     ]  # fmt: skip
-
-
-def dated(runs: pd.DataFrame) -> list[Record]:
-    """What the rows of the test runs say about their plan and their start."""
-    rows = runs.query("stage == 'testing'").to_dict("records")
-    return [{k: row[k] for k in ("plan", "started") if pd.notna(row.get(k))} or {"stage": ""}
-            for row in rows]  # fmt: skip
 
 
 def cost(plan: Plan, runs: pd.DataFrame) -> str:

@@ -4,7 +4,6 @@ import io
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 from rich.console import Console
 
@@ -25,6 +24,7 @@ from posfuse.study.looks import progress
 from posfuse.study.plan import Choice, Plan
 from posfuse.study.spec import Assumed, Evaluation, Hypothesis, Study, Tuning
 from small_records import reported, write_sweep
+from study_runs import study_runs
 
 STEADY = [60.0, 61, 59.5, 60.2, 62, 58.8, 60.9, 61.3]
 BY_SEED = {"data.split_seed": "seed"}
@@ -215,37 +215,25 @@ def test_a_plans_settings_are_composed(settings, lines, tmp_path):
     assert cautions.of_plan(study, settings_of_arms(study, arms, [])) == lines
 
 
-def results(**accuracy):
-    """Records by (arm, seed); each accuracy is a list over seeds in percent."""
-    return {
-        (arm, seed): {
-            "test": {"accuracy": value / 100}, "label_names": list("abcde"), "best_epoch": 1,
-            "epochs": 2,
-        }
-        for arm, values in accuracy.items()
-        for seed, value in enumerate(values)
-    }  # fmt: skip
-
-
-def shown(plan, records):
+def shown(plan, runs):
     """What posfuse study prints of the verdicts; in no terminal wider than the terminal."""
     for width in (40, 80, 200):
         console = Console(file=io.StringIO(), width=width)
-        command._show(plan, progress(plan.study, records), records, console)
+        command._show(plan, progress(plan.study, runs), runs, console)
         text = console.file.getvalue()
         assert max(map(len, text.splitlines())) <= width
     return " ".join(text.split())
 
 
 def test_the_terminal_has_the_cautions_below_the_verdict():
-    records = results(add=[20, 21, 19, 20] * 2, concat=[21, 70, 20, 69, 20, 21, 70, 22])
-    records |= results(mul=[20.5, 21, 19, 20.5] * 2)
+    groups = [21, 70, 20, 69, 20, 21, 70, 22]
+    runs = study_runs(add=[20, 21, 19, 20] * 2, concat=groups, mul=[20.5, 21, 19, 20.5] * 2)
     arms = {**STUDY.arms, "mul": {"fusion": "mul"}}
     other = Hypothesis("other", "Other.", "mul", "add", expects="greater")
     tuning = Tuning(grid={"optim.lr": [1, 2]}, seeds=[90])
     study = replace(STUDY, arms=arms, hypotheses=[H, other], tuning=tuning)
     choices = {arm: Choice({"optim.lr": 1}, 50.0, ["optim.lr"] * (arm == "mul")) for arm in arms}
-    text = shown(Plan(study, choices, {}, "d"), records)
+    text = shown(Plan(study, choices, {}, "d"), runs)
     first, second = (text.index(f"Caution: {st.CHANCE} ({who})") for who in ("add", "mul, add"))
     assert first < text.index(f"{st.GROUPS} (concat).") < text.index(" Other.") < second
     assert f"{st.EDGE} (mul)." in text
@@ -254,32 +242,30 @@ def test_the_terminal_has_the_cautions_below_the_verdict():
 
 def test_the_report_has_the_cautions_as_a_table(tmp_path, monkeypatch):
     monkeypatch.setattr(report_page, "draw_all", lambda *_: {})
-    records = results(add=STEADY, concat=[21, 70, 20, 69, 20, 21, 70, 22])
+    runs = study_runs(add=STEADY, concat=[21, 70, 20, 69, 20, 21, 70, 22])
     plan = Plan(STUDY, {arm: Choice({}) for arm in STUDY.arms}, {}, "d")
     (tmp_path / "report").mkdir()
     (tmp_path / "plan.yaml").write_text("")
-    runs = pd.DataFrame({"stage": ["testing"], "arm": ["add"], "trial": [""], "seed": [0],
-                         "folder": ["x"], "norm_ratio": [np.nan], "diverged": [False]})  # fmt: skip
-    state = progress(STUDY, records)
-    results_page.write("mine", plan, state, records, runs, tmp_path, "command")
+    runs = runs.assign(folder="x", record=None)
+    results_page.write("mine", plan, progress(STUDY, runs), runs, tmp_path, "command")
     assert st.GROUPS in (tmp_path / "report" / "tables" / "cautions.md").read_text()
 
 
 def test_a_hypothesis_without_a_look_has_no_caution():
     plan = Plan(STUDY, {}, {}, "d")
-    assert cautions.of_verdicts(plan, progress(STUDY, {}), {}) == {}
-    assert "Caution" not in shown(plan, {})
+    assert cautions.of_verdicts(plan, progress(STUDY, study_runs()), study_runs()) == {}
+    assert "Caution" not in shown(plan, study_runs())
 
 
 def test_a_run_that_diverged_has_no_settings_and_counts_as_guessing():
-    records = results(add=STEADY, concat=STEADY) | {("concat", 0): None}
-    plan = Plan(STUDY, {}, {}, "d")
-    found = cautions.of_verdicts(plan, progress(STUDY, records), records)
+    values = {"add": STEADY, "concat": [None, *STEADY[1:]]}
+    runs, plan = study_runs(**values), Plan(STUDY, {}, {}, "d")
+    found = cautions.of_verdicts(plan, progress(STUDY, runs), runs)
     assert found["gain"] == {st.GROUPS: ["concat"]}
-    for record in filter(None, records.values()):
-        record["best_epoch"] = 2
-        record["settings"] = {"data.split_seed": 5}  # a record is more exact than the overrides
-    found = cautions.of_verdicts(plan, progress(STUDY, records), records)
+    runs = study_runs(best=2, **values)
+    settings = {"data.split_seed": 5}  # a record is more exact than the overrides
+    runs["record"] = [None if diverged else {"settings": settings} for diverged in runs["diverged"]]
+    found = cautions.of_verdicts(plan, progress(STUDY, runs), runs)
     assert list(found["gain"]) == [st.ONE_SPLIT, st.GROUPS, st.LAST]
 
 

@@ -1,28 +1,23 @@
 """tuning.method: tpe against Optuna's own loop, and a search that is stopped and continued."""
 
 import sys
-from types import SimpleNamespace
+from pathlib import Path
 
 import pytest
 
 from posfuse.errors import InputError
 from posfuse.study import search, stages
 from posfuse.study.plan import choose
-from posfuse.study.spec import Assumed, Evaluation, Hypothesis, Range, Study, Tuning
+from posfuse.study.spec import Range, Tuning
+from posfuse.study.sweeps import Sweep
+from study_runs import small_study
 
 N = 14  # Optuna's first ten trials are random draws
 RANGES = {"optim.lr": Range(1e-4, 1e-1), "model.token_scale": Range(0.1, 10)}
 
 
 def study(method="tpe"):
-    return Study(
-        question="q",
-        arms={"add": {"fusion": "add"}, "concat": {"fusion": "concat"}},
-        tuning=Tuning(random=RANGES, trials=N, method=method, seeds=[100, 101]),
-        testing=Evaluation(seeds="0-7", looks=[4, 8]),
-        hypotheses=[Hypothesis("gain", "t", "concat", "add", expects="greater")],
-        assumed=Assumed(3.0, 2.0),
-    )
+    return small_study(tuning=Tuning(random=RANGES, trials=N, method=method, seeds=[100, 101]))
 
 
 def quality(arm, values):
@@ -99,26 +94,27 @@ def sweeps(monkeypatch):
     done: dict = {}
     started: list = []
 
-    def sweep(study, name, stage, arms, configs):
-        def run(names, seeds, extra):
+    class Fake(Sweep):
+        def run(self, names, seeds, extra):
             started.extend(f"{name}.{seed}" for name in names for seed in seeds)
-            done.update(
-                {(n, s): record(n.partition(".")[0], arms[n]) for n in names for s in seeds}
-            )
+            done.update({(n, s): record(n[:-4], self.values[n]) for n in names for s in seeds})
 
-        def results(names, seeds):
+        def results(self, names, seeds):
             return {key: done[key] for n in names for s in seeds if (key := (n, s)) in done}
 
-        return SimpleNamespace(arms=arms, run=run, results=results)
+        def folders(self, names, seeds):
+            return {(n, s): Path(n) for n in names for s in seeds}
 
-    monkeypatch.setattr(stages, "Sweep", sweep)
+    monkeypatch.setattr(stages, "Sweep", Fake)
     monkeypatch.setattr(stages, "fingerprints", lambda *_: {})
     return done, started
 
 
 def record(arm, values):
-    return {"validation": {"accuracy": quality(arm, values)}, "test": {"accuracy": 0.5},
-            "best_epoch": 2, "epochs": 3, "label_names": ["a", "b"]}  # fmt: skip
+    scores = {split: {"accuracy": quality(arm, values)} for split in ("validation", "test")}
+    return {**scores, "best_evaluation": 2, "evaluations": 3, "settings": {"data.max_len": 8},
+            "documents": {"test": 9}, "seconds": {}, "host": {"threads": 1}, "fingerprint": "",
+            "commit": "", "label_names": ["a", "b"]}  # fmt: skip
 
 
 def known_arms(own):
@@ -133,9 +129,9 @@ def test_a_study_that_is_stopped_runs_each_trial_once_and_chooses_for_each_arm(s
     pytest.importorskip("optuna")
     done, started = sweeps
     first = study()
-    results = stages._tuning_results("mine", first, [], lambda _: None)
+    runs = stages._tuning_runs("mine", first, [], lambda _: None)
     assert len(done) == 2 * N * 2
-    chosen = choose(first, results)
+    chosen = choose(first, runs)
     for arm, choice in chosen.items():
         assert choice.values == max(first.trials(arm).values(), key=lambda v: quality(arm, v))
         assert max(choice.scores) == pytest.approx(100 * quality(arm, choice.values))
@@ -147,11 +143,11 @@ def test_a_study_that_is_stopped_runs_each_trial_once_and_chooses_for_each_arm(s
     assert not started
     assert set(known.arms) == {f"{arm}.t{i:02}" for arm in again.arms for i in range(7)}
     again = study()
-    assert choose(again, stages._tuning_results("mine", again, [], lambda _: None)) == chosen
+    assert choose(again, stages._tuning_runs("mine", again, [], lambda _: None)) == chosen
     rounds = started[: -2 * N * 2]  # the last command asks for all runs, which are done
     assert sorted(rounds) == sorted(f"{name}.{seed}" for name, seed in done if name[-2:] >= "06")
     later = study()  # of the table of runs
-    assert stages.tuning_sweep("mine", later, []).arms == known_arms(first)
+    assert stages.tuning_sweep("mine", later, []).values == known_arms(first)
 
 
 def test_random_trials_are_as_without_a_method():

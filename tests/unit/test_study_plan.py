@@ -2,46 +2,37 @@
 
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from posfuse.config import CONF_DIR
 from posfuse.errors import InputError
 from posfuse.runs import records
 from posfuse.study.plan import PLAN, Choice, choose, finalists, freeze, read_plan, stored
-from posfuse.study.spec import Assumed, Evaluation, Hypothesis, Study, Tuning
+from posfuse.study.spec import Evaluation, Tuning
+from study_runs import small_study
 
-STUDY = Study(
-    question="q",
-    arms={"add": {"fusion": "add"}, "concat": {"fusion": "concat"}},
-    tuning=Tuning(grid={"optim.lr": [1e-3, 3e-3, 1e-2]}, seeds=[100, 101]),
-    testing=Evaluation(seeds="0-7", looks=[4, 8]),
-    hypotheses=[Hypothesis("gain", "t", "concat", "add", expects="greater")],
-    assumed=Assumed(3.0, 2.0),
-)
+STUDY = small_study(tuning=Tuning(grid={"optim.lr": [1e-3, 3e-3, 1e-2]}, seeds=[100, 101]))
 CONFIGS = {"add": "f0", "concat": "f1"}
 CHOICES = {"add": Choice({"optim.lr": 0.003}, 60.0), "concat": Choice({"optim.lr": 0.01}, 61.0)}
 
 
-def record(validation, test=0.5, best=2, last=3):
-    return {
-        "validation": {"accuracy": validation}, "test": {"accuracy": test}, "best_epoch": best,
-        "epochs": last, "label_names": ["a", "b"],
-    }  # fmt: skip
-
-
-def tuned(scores, test=None):
-    """Records by trial and seed; `scores` has the validation accuracies of add, then concat."""
-    return {
-        (f"{arm}.t0{t}", seed): value if value is None else record(value, 1 - value)
+def tuned(scores, seeds=(100, 101), trials=("t00", "t01", "t02"), best=2):
+    """Runs of each trial; `scores` has the validation accuracies of add, then concat, in percent by
+    trial and seed. None is a run that diverged."""
+    return pd.DataFrame([
+        {"arm": arm, "trial": trial, "seed": seed, "diverged": value is None,
+         "validation_accuracy": value, "test_accuracy": value and 100 - value,
+         "best_evaluation": best, "evaluations": 3, "classes": 2}
         for arm, rows in zip(("add", "concat"), scores, strict=True)
-        for t, row in enumerate(rows)
-        for seed, value in zip((100, 101), row, strict=True)
-    }
+        for trial, row in zip(trials, rows, strict=True)
+        for seed, value in zip(seeds, row, strict=True)
+    ])  # fmt: skip
 
 
 def test_the_mean_validation_accuracy_over_the_tuning_seeds_chooses():
     """The test accuracies are the other way round, so they cannot have chosen."""
-    scores = [[(0.5, 0.5), (0.9, 0.2), (0.6, 0.4)], [(0.5, 0.5), (0.5, 0.5), (0.7, 0.7)]]
+    scores = [[(50, 50), (90, 20), (60, 40)], [(50, 50), (50, 50), (70, 70)]]
     found = choose(STUDY, tuned(scores))
     assert {arm: choice.values for arm, choice in found.items()} == {
         "add": {"optim.lr": 3e-3}, "concat": {"optim.lr": 1e-2}
@@ -52,12 +43,12 @@ def test_the_mean_validation_accuracy_over_the_tuning_seeds_chooses():
 
 
 def test_the_first_of_equal_trials_is_chosen_and_one_that_diverged_is_not():
-    scores = [[(0.5, 0.5), (0.5, 0.5), (0.4, 0.4)], [(0.9, None), (0.3, 0.3), (0.2, 0.2)]]
+    scores = [[(50, 50), (50, 50), (40, 40)], [(90, None), (30, 30), (20, 20)]]
     found = choose(STUDY, tuned(scores))
     assert found["add"].values == {"optim.lr": 1e-3}
     assert found["concat"].values == {"optim.lr": 3e-3}
     assert found["concat"].scores == pytest.approx([70, 30, 20])  # 90 and chance, 50
-    nothing = [[(0.5, 0.5)] * 3, [(None, 0.5)] * 3]
+    nothing = [[(50, 50)] * 3, [(None, 50)] * 3]
     with pytest.raises(InputError, match=r"arms\.concat: every trial diverged; lower"):
         choose(STUDY, tuned(nothing))
 
@@ -65,44 +56,32 @@ def test_the_first_of_equal_trials_is_chosen_and_one_that_diverged_is_not():
 def test_the_fewest_bits_per_byte_choose():
     """By hand for add: means of 2.5, 2.4 and 2.2. Guessing takes 8 bits."""
     bits = [[(2.5, 2.5), (2.6, 2.2), (2.2, 2.2)], [(2.1, None), (2.4, 2.4), (2.5, 2.5)]]
-    results = tuned(bits)
-    for found in results.values():
-        if found:
-            found["validation"] = {"bits_per_byte": found["validation"].pop("accuracy")}
-    found = choose(replace(STUDY, metric="bits_per_byte"), results)
+    runs = tuned(bits).rename(columns={"validation_accuracy": "validation_bits_per_byte"})
+    found = choose(replace(STUDY, metric="bits_per_byte"), runs)
     assert found["add"].values == {"optim.lr": 1e-2}
     assert found["add"].scores == pytest.approx([2.5, 2.4, 2.2])
     assert found["concat"].values == {"optim.lr": 3e-3}
     assert found["concat"].scores == pytest.approx([(2.1 + 8) / 2, 2.4, 2.5])
 
 
-def test_the_share_of_runs_that_were_best_at_the_end_is_kept():
-    results = tuned([[(0.5, 0.5), (0.1, 0.1), (0.1, 0.1)]] * 2)
-    results["add.t00", 100] |= {"evaluations": 6, "best_evaluation": 6}
-    found = choose(STUDY, results)
-    assert (found["add"].last, found["concat"].last) == (0.5, 0.0)
-
-
 def test_final_seeds_alone_choose_among_the_finalists():
     """The first trial is best on the tuning seeds, the third on the final ones."""
     tuning = replace(STUDY.tuning, finalists=2, final_seeds="102-103")
     study = replace(STUDY, tuning=tuning)
-    results = tuned([[(0.9, 0.9), (0.2, 0.2), (0.8, 0.8)]] * 2)
-    assert finalists(study, results) == {"add": ["t00", "t02"], "concat": ["t00", "t02"]}
-    finals = {("add.t00", 102): 0.4, ("add.t00", 103): 0.5, ("add.t02", 102): 0.6,
-              ("add.t02", 103): 0.5, ("concat.t00", 102): 0.9, ("concat.t00", 103): None,
-              ("concat.t02", 102): 0.3, ("concat.t02", 103): 0.2}  # fmt: skip
-    results |= {key: value and record(value, best=3) for key, value in finals.items()}
-    found = choose(study, results)
+    runs = tuned([[(90, 90), (20, 20), (80, 80)]] * 2)
+    assert finalists(study, runs) == {"add": ["t00", "t02"], "concat": ["t00", "t02"]}
+    scores = [[(40, 50), (60, 50)], [(90, None), (30, 20)]]
+    finals = tuned(scores, (102, 103), ("t00", "t02"), best=3)
+    found = choose(study, pd.concat([runs, finals]))
     assert found["add"].values == found["concat"].values == {"optim.lr": 1e-2}
     assert (found["add"].validation, found["concat"].validation) == pytest.approx((55, 25))
     assert found["add"].scores == pytest.approx([90, 20, 80])
-    assert found["add"].last == 1.0
+    assert found["add"].last == 1.0  # of the final seeds alone
 
 
 def test_a_trial_that_diverged_is_no_finalist():
     study = replace(STUDY, tuning=replace(STUDY.tuning, finalists=2, final_seeds=[102]))
-    scores = [[(0.9, None), (0.5, 0.5), (0.5, 0.5)], [(0.9, None), (None, 0.9), (0.5, 0.5)]]
+    scores = [[(90, None), (50, 50), (50, 50)], [(90, None), (None, 90), (50, 50)]]
     assert finalists(study, tuned(scores)) == {"add": ["t01", "t02"], "concat": ["t02"]}
 
 

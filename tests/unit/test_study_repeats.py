@@ -16,9 +16,10 @@ from posfuse.study.looks import progress, samples_of
 from posfuse.study.plan import PLAN, Choice, Plan, freeze, stored
 from posfuse.study.reading import read_study
 from posfuse.study.repeats import FAR, by_unit, parts_of, seeds_of_unit
-from posfuse.study.spec import NULL_ARM, Assumed, Evaluation, Hypothesis, Range, Study, Tuning
+from posfuse.study.spec import NULL_ARM, Assumed, Evaluation, Range, Tuning
 from posfuse.study.stages import frozen_plan, runs_of
 from posfuse.study.tables_of_tuning import tuning_table
+from study_runs import small_study, study_runs
 
 RANDOM = {"optim.lr": Range(0.001, 0.01), "model.token_scale": Range(0.1, 10.0)}
 CONTENT = {
@@ -39,29 +40,12 @@ CONTENT = {
 
 
 def study(**tuning):
-    return Study(
-        "q",
-        arms={"add": {"fusion": "add"}, "concat": {"fusion": "concat"}},
-        tuning=replace(
-            Tuning(random=RANDOM, trials=4, seeds="100-102", finalists=2, final_seeds="200-205",
-                   repeats=3, null_arm="add"), **tuning
-        ),
-        testing=Evaluation(seeds="0-5", looks=[2, 3]),
-        hypotheses=[Hypothesis("gain", "t", "concat", "add", expects="greater", margin=2.0)],
-        assumed=Assumed(3.0, 2.0, 1.0),
+    whole = Tuning(
+        random=RANDOM, trials=4, seeds="100-102", finalists=2, final_seeds="200-205", repeats=3,
+        null_arm="add",
     )  # fmt: skip
-
-
-def results(values):
-    """Records by (arm, seed) from percentages by arm and seed."""
-    return {
-        (arm, seed): {
-            "test": {"accuracy": value / 100}, "label_names": list("abcde"), "best_epoch": 1,
-            "epochs": 2,
-        }
-        for arm, of_arm in values.items()
-        for seed, value in of_arm.items()
-    }  # fmt: skip
+    testing, assumed = Evaluation(seeds="0-5", looks=[2, 3]), Assumed(3.0, 2.0, 1.0)
+    return small_study(tuning=replace(whole, **tuning), testing=testing, assumed=assumed)
 
 
 VALUES = {
@@ -69,6 +53,7 @@ VALUES = {
     "concat": {0: 60, 1: 64, 2: 60, 3: 66, 4: 61, 5: 61},
     NULL_ARM: {FAR: 51, FAR + 1: 53, FAR + 2: 50, FAR + 3: 54, FAR + 4: 52, FAR + 5: 52},
 }
+RUNS = study_runs(**VALUES)
 
 
 def test_each_repeat_has_trials_and_seeds_of_its_own():
@@ -91,10 +76,10 @@ def test_each_repeat_has_trials_and_seeds_of_its_own():
 def test_verdicts_are_about_the_means_of_repeats():
     """By hand: repeat 1 has (60 + 64) / 2 - (50 + 52) / 2 = 11 points."""
     own = study()
-    sample = samples_of(own, results(VALUES))
+    sample = samples_of(own, RUNS)
     assert sample["gain"] == [11, 9, 8]
     assert sample[NULL_ARM] == [1, -2, -1]
-    state = progress(own, results(VALUES))
+    state = progress(own, RUNS)
     gain = state.verdicts[0]
     assert (gain.verdict, gain.decision.n) == ("supported", 3)
     assert gain.decision.p_difference == pytest.approx(stats.ttest_1samp([11, 9, 8], 0).pvalue)
@@ -105,10 +90,8 @@ def test_verdicts_are_about_the_means_of_repeats():
 
 
 def test_a_repeat_that_lacks_a_seed_is_not_judged():
-    values = {arm: dict(of_arm) for arm, of_arm in VALUES.items()}
-    del values["concat"][5]
     own = study()
-    state = progress(own, results(values))
+    state = progress(own, RUNS[(RUNS["arm"] != "concat") | (RUNS["seed"] != 5)])
     assert [v.decision.n for v in state.verdicts] == [2, 3]
     assert state.next_look == 3
     means = by_unit(own, pd.DataFrame({"concat": [1.0] * 5}))
@@ -170,31 +153,31 @@ def test_another_number_of_repeats_is_refused_after_test_seeds_ran(sweep, tmp_pa
 
 def test_the_tables_show_each_repeat_and_how_far_they_agree(tmp_path):
     plan = frozen(tmp_path)
-    arms = tables_of_arms.arms_table(plan, results(VALUES))
+    arms = tables_of_arms.arms_table(plan, RUNS)
     assert arms.columns[:3] == ["arm", "repeat", "chosen"]
     assert [row[:2] for row in arms.rows][:4] == [
         ["add", "r1"], ["add", "r2"], ["add", "r3"], ["concat", "r1"]
     ]  # fmt: skip
     assert arms.rows[0][4] == "51.00 ± 1.41 (2)"
-    table = tuning_table(plan, results(VALUES))
+    table = tuning_table(plan, RUNS)
     row = dict(zip(table.columns, table.rows[0], strict=True))
     assert (row["optim.lr"], row["model.token_scale"]) == ("0.001 to 0.005", "1")
     known = components([[50, 52], [54, 54], [50, 56]])
     assert row["between repeats"] == f"{known.between:.2f}"
-    assert tuning_table(Plan(study(repeats=1, null_arm=""), {}, {}, "d"), {}) is None
-    state = progress(plan.study, results(VALUES))
-    leans = caveats.of_verdicts(plan, state, results(VALUES))["gain"]
+    assert tuning_table(Plan(study(repeats=1, null_arm=""), {}, {}, "d"), RUNS) is None
+    state = progress(plan.study, RUNS)
+    leans = caveats.of_verdicts(plan, state, RUNS)["gain"]
     assert "n is below 8" in leans
     assert not any("tuned once" in text for text in leans)
     first = tables.answer(state.verdicts[0], plan.study.measured, "")
     assert first.seeds == "3 repeats"  # in the column of seeds
-    deltas = {v.hypothesis.name: {1: 1.0} for v in state.verdicts}
-    caption = figure.hypotheses(state.verdicts, deltas).get_suptitle()
+    caption = figure.hypotheses(state.verdicts, [1, 2, 3]).get_suptitle()
     assert "small mark: one repeat;" in " ".join(caption.split())
 
 
 def test_the_list_of_runs_names_the_repeat(tmp_path):
     row = {"stage": "tuning", "arm": "add", "trial": "t00", "seed": 100, "folder": "f"}
+    row["test_accuracy"] = np.nan
     rows = [row | {"repeat": part, "diverged": True} for part in ("r1", "r2")]
     html = results_page._runs(pd.DataFrame(rows), study().measured, tmp_path).html
     assert "tuning r1 add t00 seed=100" in html
@@ -250,7 +233,6 @@ def test_the_forecast_counts_all_repeats():
         ),
         ("tuning.repeats", 1, "tuning.null_arm: needs tuning.repeats of 2 or more"),
         ("assumed.between", 0, "assumed.between: missing; give the spread of"),
-        ("arms.null_arm", {"fusion": "mul"}, "arms.null_arm: this name is that of tuning.null_arm"),
         ("testing.seeds", "1000000-1000005", "testing.seeds: must be below 1000000 with"),
         ("testing.looks", [], "testing.looks: must be ascending numbers of repeats from 2 on"),
     ],
@@ -266,7 +248,7 @@ def test_mistakes_are_one_line(key, value, message, tmp_path):
     assert f"{path}: {message}" in str(error.value)
 
 
-@pytest.mark.parametrize("null_arm", [None, "", NULL_ARM])
+@pytest.mark.parametrize("null_arm", [None, "", NULL_ARM, "add"])
 def test_an_arm_with_the_null_arms_name_is_refused(null_arm, tmp_path):
     content = yaml.safe_load(yaml.safe_dump(CONTENT))
     content["arms"][NULL_ARM] = {"fusion": "mul"}

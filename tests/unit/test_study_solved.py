@@ -5,7 +5,6 @@ from dataclasses import replace
 from itertools import product
 
 import numpy as np
-import pandas as pd
 import pytest
 import yaml
 from rich.console import Console
@@ -24,18 +23,9 @@ from posfuse.study.plan import Choice, Plan
 from posfuse.study.reading import read_study
 from posfuse.study.scores import outcomes
 from posfuse.study.spec import Assumed, Evaluation, Hypothesis, Study
+from study_runs import study_runs
 
 OF_SHARES = Margins(30.0, of_shares=True)
-
-
-def records(**accuracy):
-    """Records by (arm, seed), from accuracies in percent; None is a run that diverged."""
-    record = {"label_names": list("abcde"), "best_epoch": 1, "epochs": 2}
-    return {
-        (arm, seed): value and record | {"test": {"accuracy": value / 100}}
-        for arm, values in accuracy.items()
-        for seed, value in enumerate(values)
-    }
 
 
 def sample(gained, lost, n):
@@ -171,20 +161,21 @@ def study(*names, **changes):
 # Both arms solve the first 4 seeds, concat alone the next 11, and neither the last.
 ADD = [95.0, 96, 97, 98, *[30.0] * 12]
 CONCAT = [96.0, 98, 97, 99, *[90.0] * 10, 99, None]
+RUNS = study_runs(add=ADD, concat=CONCAT)
 
 
 def test_a_run_is_solved_from_the_threshold_on():
     accuracy = {"concat": [89.99, 90.0, 29.0, None]}
-    assert outcomes(records(**accuracy), solved=90.0)["concat"].tolist() == [0, 100, 0, 0]
-    diverged = outcomes(records(concat=[20.0, None]), solved=20.0)  # 20 % is guessing
+    assert outcomes(study_runs(**accuracy), solved=90.0)["concat"].tolist() == [0, 100, 0, 0]
+    diverged = outcomes(study_runs(concat=[20.0, None]), solved=20.0)  # 20 % is guessing
     assert diverged["concat"].tolist() == [100, 0]
-    third = outcomes(records(concat=[100 * 0.29]), solved=29.0)  # 28.999999999999996
+    third = outcomes(study_runs(concat=[100 * 0.29]), solved=29.0)  # 28.999999999999996
     assert third["concat"].tolist() == [100]
 
 
 def test_a_study_judges_the_share_and_shows_the_accuracy_of_solved_runs():
     own = study()
-    (v,) = looks.progress(own, records(add=ADD, concat=CONCAT)).verdicts
+    (v,) = looks.progress(own, RUNS).verdicts
     assert (v.verdict, v.decision.n, v.decision.mean) == ("supported", 16, 68.75)
     assert v.decision.p_difference == 2 * 0.5**11
     assert (v.solved.arm, v.solved.than, v.solved.both.n) == (15, 4, 4)
@@ -197,35 +188,34 @@ def test_a_study_judges_the_share_and_shows_the_accuracy_of_solved_runs():
         "16 seeds. Solved: 15 and 4 runs. Accuracy where both are solved: +1.0 (95 % interval -0.3 "
         "to +2.3), 4 seeds, exploratory."
     )
-    state = looks.progress(own, records(add=ADD, concat=CONCAT))
+    state = looks.progress(own, RUNS)
     table = of_solved.solved_table(own, state)
     assert table.rows == [["gain", "90 %", "16", "15", "4", "4", "+1.00", "-0.30 to +2.30"]]
     assert "A run is solved if its test accuracy is at least 90 %" in tables.legend(own)
     assert "about normal" not in tables.legend(own)
     assert of_solved.solved_table(study(solved=None), state) is not None
-    plain = looks.progress(study(solved=None), records(add=ADD, concat=CONCAT))
+    plain = looks.progress(study(solved=None), RUNS)
     assert plain.verdicts[0].solved is None
     assert of_solved.solved_table(own, plain) is None
 
 
 def test_no_seed_that_both_solve_has_no_accuracy():
-    (v,) = looks.progress(study(), records(add=[30.0] * 16, concat=[95.0] * 16)).verdicts
+    (v,) = looks.progress(study(), study_runs(add=[30.0] * 16, concat=[95.0] * 16)).verdicts
     assert np.isnan(v.solved.both.mean)
     assert tables.numbers(v, ACCURACY).endswith("Solved: 16 and 0 runs.")
 
 
 @pytest.mark.parametrize(("solved", "is_guessed"), [(20.0, True), (20.1, False), (None, False)])
 def test_a_threshold_that_guessing_reaches_has_a_caution(solved, is_guessed):
-    own, results = study(solved=solved), records(add=ADD, concat=CONCAT)
+    own = study(solved=solved)
     plan = Plan(own, {arm: Choice({}) for arm in own.arms}, {}, "d")
-    leans = caveats.of_verdicts(plan, looks.progress(own, results), results)
+    leans = caveats.of_verdicts(plan, looks.progress(own, RUNS), RUNS)
     assert leans["gain"].get(st.GUESSED) == (["concat", "add"] if is_guessed else None)
 
 
 def test_captions_name_the_share_or_both_quantities():
-    own, results = study("mean", "share"), records(add=ADD, concat=CONCAT)
-    of_share = "the share of solved runs"
-    state = looks.progress(own, results)
+    own, of_share = study("mean", "share"), "the share of solved runs"
+    state = looks.progress(own, RUNS)
     assert tables.legend(own).startswith(f"Points: difference of {of_share} in percent, mean over")
     caption = tables.verdict_table(own, state).caption
     assert caption.startswith(f"Paired differences in points of {of_share}. ")
@@ -244,7 +234,7 @@ def test_captions_name_the_share_or_both_quantities():
 def test_a_hypothesis_alone_may_be_about_solved_runs():
     own = study("mean", "share", solved=None)
     own.hypotheses[1].solved = 95.0
-    mean, share = looks.progress(own, records(add=ADD, concat=CONCAT)).verdicts
+    mean, share = looks.progress(own, RUNS).verdicts
     assert mean.decision.mean == pytest.approx(np.mean(np.subtract([*CONCAT[:-1], 20], ADD)))
     assert share.decision.mean == 6.25
     assert "about normal" in tables.legend(own)
@@ -256,18 +246,17 @@ def test_a_hypothesis_alone_may_be_about_solved_runs():
 def test_what_a_steady_arm_hides_is_in_the_accuracy_of_solved_runs():
     """An arm that fails in 1 of 16 runs and is better otherwise: its share says nothing."""
     wave = 0.01 * np.arange(16)
-    (v,) = looks.progress(
-        study(), records(add=97.5 + wave, concat=[30.0, *(99.8 - wave[1:])])
-    ).verdicts
+    runs = study_runs(add=97.5 + wave, concat=[30.0, *(99.8 - wave[1:])])
+    (v,) = looks.progress(study(), runs).verdicts
     assert (v.verdict, v.decision.mean) == ("undecided", -6.25)
     assert v.solved.both.low > 2
 
 
 def test_an_undecided_share_says_how_many_seeds_would_settle_it():
     """4 of 16 pairs are gained: planned for the measured mean and the upper limit of such pairs."""
-    own, results = study(), records(add=[30.0] * 16, concat=[95.0] * 4 + [30.0] * 12)
+    own, runs = study(), study_runs(add=[30.0] * 16, concat=[95.0] * 4 + [30.0] * 12)
     own.hypotheses[0].margin = 1.0
-    (v,) = looks.progress(own, results).verdicts
+    (v,) = looks.progress(own, runs).verdicts
     assert v.verdict == "undecided"
     as_measured, at_zero = v.seeds
     either = proportion_confint(4, 16, 0.4, method="beta")[1]
@@ -291,19 +280,17 @@ def test_seeds_without_a_gained_or_lost_pair_promise_no_such_seeds():
 
 @pytest.mark.parametrize(("solved", "by_mean"), [(90.0, False), (None, True)])
 def test_two_groups_matter_to_the_mean_alone_and_the_terminal_names_the_key(solved, by_mean):
-    own, results = study(solved=solved), records(add=ADD, concat=CONCAT)
+    own = study(solved=solved)
     plan = Plan(own, {arm: Choice({}) for arm in own.arms}, {}, "d")
-    state = looks.progress(own, results)
-    leans = caveats.of_verdicts(plan, state, results)
+    state = looks.progress(own, RUNS)
+    leans = caveats.of_verdicts(plan, state, RUNS)
     assert (st.GROUPS in leans["gain"]) == by_mean
     console = Console(file=io.StringIO(), width=200)
-    command._show(plan, state, results, console)
+    command._show(plan, state, RUNS, console)
     assert ("a study with `solved: 90` compares" in console.file.getvalue()) == by_mean
-    runs = pd.DataFrame(columns=["stage", "arm", "norm_ratio", "diverged"])
-    sections = results_page.sections_of(plan, state, results, runs)
+    sections = results_page.sections_of(plan, state, RUNS)
     assert ("solved" in [table.name for own in sections for table in own.tables]) != by_mean
-    drawn = figure.hypotheses(state.verdicts, {"gain": dict.fromkeys(range(16), 0.0)})
-    assert drawn.axes
+    assert figure.hypotheses(state.verdicts, own.test_seeds).axes
 
 
 @pytest.mark.parametrize(
@@ -375,17 +362,14 @@ def written(path, **changes):
         ({"hypotheses__1__expects": "equivalent", "hypotheses__1__margin": 1e-4},
          "hypotheses[1]: 16 seeds cannot decide it by solved runs with alpha=0.05, 2 in its family "
          "and margin=0.0001; no feasible number of seeds can; give a larger margin"),
-        ({"hypotheses__1__margin": 100}, "hypotheses[1].margin: no difference of shares is beyond "
-         "100 points; give a smaller one, such as 20"),
-        ({"assumed": None}, "assumed: missing; add {difference: 40, spread: 60}, to plan for"),
-        ({"assumed": {"difference": 100, "spread": 4}}, "assumed.difference: must be below 100 "),
+        ({"assumed": {"difference": 100, "spread": 4}}, "assumed: differences of 100, 0 and"),
         ({"testing__looks": [6]}, "hypotheses[0]: 6 seeds cannot decide it by solved runs with "
          "alpha=0.05, 2 in its family and margin=1; one look needs 7 or more"),
         ({"hypotheses__1__expects": "equivalent", "hypotheses__1__margin": 10},
          "hypotheses[1]: 16 seeds cannot decide it by solved runs with alpha=0.05, 2 in its family "
          "and margin=10; one look needs 42 or more"),
-        ({"assumed": {"difference": 2, "spread": 4}}, "assumed.spread: a mean of 2 over "
-         "differences of 100, 0 and -100 points spreads by 14 to 99.9 (got 4)"),
+        ({"assumed": {"difference": 2, "spread": 4}}, "assumed: differences of 100, 0 and -100 "
+         "points with a mean of d=2 have a spread from √(d (100 - d)) to √(100² - d²) (got 4)"),
         ({"tuning": {"random": {"optim.lr": {"least": 0.1, "most": 1}}, "trials": 4,
                      "seeds": "100-101", "repeats": 2}, "testing__looks": [2],
           "assumed__between": 1}, "solved: compares seeds, and tuning.repeats repeats; remove one"),
@@ -399,8 +383,8 @@ def test_what_cannot_be_decided_is_refused_in_one_line(changes, message, tmp_pat
 
 
 def test_the_fewest_seeds_are_enough(tmp_path):
-    _, own = read_study(written(tmp_path / "mine.yaml", testing__looks=[7]))
+    _, own = read_study(write_study(tmp_path / "mine.yaml", CONTENT, testing__looks=[7]))
     assert [h.solved for h in own.hypotheses] == [90, 90]
     changes = {"hypotheses__1__expects": "equivalent", "hypotheses__1__margin": 10}
     testing = {"seeds": "0-41", "looks": [42]}
-    assert read_study(written(tmp_path / "mine.yaml", testing=testing, **changes))
+    assert read_study(write_study(tmp_path / "mine.yaml", CONTENT, testing=testing, **changes))

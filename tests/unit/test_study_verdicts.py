@@ -16,57 +16,40 @@ from posfuse.study import figure, forecast, stages, tables, tables_of_arms, tabl
 from posfuse.study.looks import deltas, progress, seeds_to_decide
 from posfuse.study.plan import Choice, Plan
 from posfuse.study.scores import outcomes, resolution
-from posfuse.study.spec import Assumed, Evaluation, Hypothesis, Study, Tuning
+from posfuse.study.spec import Evaluation, Hypothesis, Tuning
+from study_runs import small_study, study_runs
 
 ARMS = ["add", "concat", "add_none", "concat_none"]
 GAIN = Hypothesis("gain", "t", "concat", "add", expects="greater", margin=1.0)
 PART = Hypothesis(
     "position", "t", "concat", "add", ["concat_none", "add_none"], "greater", 1.0, "secondary"
 )
-STUDY = Study(
-    question="q",
-    arms={arm: {"fusion": arm} for arm in ARMS},
-    testing=Evaluation(seeds="0-7", looks=[4, 8]),
-    hypotheses=[GAIN, PART],
-    assumed=Assumed(3.0, 2.0),
-)
-
-
-def records(**accuracy):
-    """Records by (arm, seed); each accuracy is a list over seeds in percent."""
-    return {
-        (arm, seed): value if value is None else {
-            "test": {"accuracy": value / 100}, "label_names": list("abcde"), "best_epoch": 2,
-            "epochs": 2,
-        }
-        for arm, values in accuracy.items()
-        for seed, value in enumerate(values)
-    }  # fmt: skip
+STUDY = small_study("add_none", "concat_none", hypotheses=[GAIN, PART])
 
 
 def test_a_placebos_difference_is_subtracted_seed_by_seed():
     """By hand: (70 - 60) - (55 - 50) = 5 and (71 - 60) - (54 - 52) = 9."""
-    results = records(add=[60, 60], concat=[70, 71], add_none=[50, 52], concat_none=[55, 54])
-    accuracy = outcomes(results)
+    runs = study_runs(add=[60, 60], concat=[70, 71], add_none=[50, 52], concat_none=[55, 54])
+    accuracy = outcomes(runs)
     assert deltas(PART, accuracy, [0, 1]) == pytest.approx([5, 9])
     assert deltas(GAIN, accuracy, [0, 1]) == pytest.approx([10, 11])
 
 
 def test_the_page_is_written_after_each_look_but_the_last(monkeypatch):
     noisy = [70.0, 50.0, 65.0, 55.0, 71.0, 49.0, 66.0, 54.0]
-    every = records(add=[60.0] * 8, concat=noisy, add_none=[60.0] * 8, concat_none=noisy[::-1])
-    done, shown = {}, []
+    every = study_runs(add=[60] * 8, concat=noisy, add_none=[60] * 8, concat_none=noisy[::-1])
+    done, shown = [], []
 
     class Tests:
         def run(self, arms, seeds, extra):
-            done.update({key: r for key, r in every.items() if key[0] in arms and key[1] in seeds})
+            done.append(every[every["arm"].isin(arms) & every["seed"].isin(seeds)])
 
     plan = Plan(STUDY, {}, {}, "digest")
     monkeypatch.setattr(stages, "freeze", lambda *_: plan)
-    monkeypatch.setattr(stages, "tested", lambda *_: dict(done))
+    monkeypatch.setattr(stages, "tested", lambda *_: done[-1] if done else study_runs())
     monkeypatch.setattr(stages, "testing_sweeps", lambda *_: {"": Tests()})
     _, state = stages.run(
-        "mine", STUDY, [], print, lambda of, state: shown.append((of, len(done), state.next_look))
+        "mine", STUDY, [], print, lambda of, now: shown.append((of, len(done[-1]), now.next_look))
     )
     assert shown == [(plan, 16, 8)]
     assert state.is_finished
@@ -75,48 +58,32 @@ def test_the_page_is_written_after_each_look_but_the_last(monkeypatch):
 def test_fewer_bits_per_byte_are_less():
     """By hand: 2.1 - 2.3, 2.2 - 2.4, 2.0 - 2.3 and 8 (guessing) - 2.2."""
     bits = {"add": [2.3, 2.4, 2.3, 2.2], "concat": [2.1, 2.2, 2.0, None]}
-    results = {
-        (arm, seed): value and {
-            "test": {"bits_per_byte": value}, "lengths": {"128": {"bits_per_byte": value + 1}},
-            "settings": {"data.max_len": 64}, "documents": {"test": 9}, "best_epoch": 2,
-            "epochs": 3,
-        }
-        for arm, values in bits.items()
-        for seed, value in enumerate(values)
-    }  # fmt: skip
+    runs = study_runs("bits_per_byte", **bits).assign(max_len=64)
+    runs["test_bits_per_byte_at_128"] = runs["test_bits_per_byte"] + 1
     h = Hypothesis("h", "t", "concat", "add", expects="less", margin=0.01)
-    study = Study(
-        "q", "bits_per_byte", arms={arm: {"fusion": arm} for arm in bits},
-        testing=Evaluation(seeds="0-3", looks=[3]),
-        hypotheses=[h, replace(h, name="b", outcome="beyond")],
-        assumed=Assumed(0.1, 0.1),
-    )  # fmt: skip
+    both = [h, replace(h, name="b", outcome="beyond")]
+    testing = Evaluation(seeds="0-3", looks=[3])
+    study = small_study(metric="bits_per_byte", hypotheses=both, testing=testing)
     metric = study.measured
-    assert deltas(h, outcomes(results, metric), [0, 1, 2, 3]) == pytest.approx(
-        [-0.2, -0.2, -0.3, 5.8]
-    )
-    assert np.isnan(resolution(results, bits, metric))
-    state = progress(study, results)
+    assert deltas(h, outcomes(runs, metric), [0, 1, 2, 3]) == pytest.approx([-0.2, -0.2, -0.3, 5.8])
+    assert np.isnan(resolution(runs, bits, metric))
+    state = progress(study, runs)
     assert [v.verdict for v in state.verdicts] == ["supported", "supported"]
     plan = Plan(study, {arm: Choice({}) for arm in bits}, {}, "d")
-    table = tables_of_arms.arms_table(plan, results)
+    table = tables_of_arms.arms_table(plan, runs)
     assert table.columns[:3] == ["arm", "test bits per byte", "beyond"]
     assert table.rows[0][:3] == ["add", "2.3000 ± 0.0816 (4)", "3.3000 ± 0.0816 (4)"]
     assert "bits per byte" in tables.legend(study).lower()
-    assert figure.hypotheses(state.verdicts, {"h": {0: -0.2}, "b": {0: -0.2}}, metric)
+    assert figure.hypotheses(state.verdicts, study.test_seeds, metric)
 
 
 def test_the_figure_of_hypotheses_has_a_block_for_each_family_and_a_mark_for_each_seed():
     """By hand: the differences of the first hypothesis are 15 points and the noise."""
     noise = [0, 1, 2, 1, 0, 2, 1, 1]
-    results = records(add=[60] * 8, concat=[75 + x for x in noise], add_none=[50] * 8,
+    runs = study_runs(add=[60] * 8, concat=[75 + x for x in noise], add_none=[50] * 8,
                       concat_none=[55 + x for x in noise[::-1]])  # fmt: skip
-    state = progress(STUDY, results)
-    accuracy = outcomes(results)
-    per_seed = {
-        h.name: dict(enumerate(deltas(h, accuracy, STUDY.test_seeds))) for h in STUDY.hypotheses
-    }
-    blocks = figure.hypotheses(state.verdicts, per_seed).axes
+    state = progress(STUDY, runs)
+    blocks = figure.hypotheses(state.verdicts, STUDY.test_seeds).axes
     assert [axis.get_title(loc="left") for axis in blocks] == ["primary", "secondary"]
     (label,) = blocks[0].get_yticklabels()
     assert label.get_text() == "gain supported"
@@ -129,25 +96,20 @@ def test_the_figure_of_hypotheses_has_a_block_for_each_family_and_a_mark_for_eac
 
 def test_differences_of_rounding_are_ties():
     """The four accuracies cancel; in floating point 0.3 - 0.2 is not 0.2 - 0.1."""
-    results = records(add=[10.0, 20.0], concat=[20.0, 30.0], add_none=[20.0, 10.0],
-                      concat_none=[30.0, 20.0])  # fmt: skip
-    results = {
-        k: {**r, "test": {"accuracy": r["test"]["accuracy"] + 0.1}} for k, r in results.items()
-    }
-    assert set(deltas(PART, outcomes(results), [0, 1])) == {0.0}
+    runs = study_runs(add=[0.1, 0.2], concat=[0.2, 0.3], add_none=[0.2, 0.1],
+                      concat_none=[0.3, 0.2])  # fmt: skip
+    assert set(deltas(PART, outcomes(runs), [0, 1])) == {0.0}
 
 
 def test_each_arm_has_the_chance_and_the_resolution_of_its_own_corpus():
-    results = records(add=[60.0, None], concat=[70.0, None], mul=[None])
-    for seed, size in ((0, 400), (1, 200)):
-        if results["add", seed]:
-            results["add", seed] |= {"label_names": ["a", "b"], "documents": {"test": size}}
-    results["concat", 0] |= {"documents": {"test": 1000}}
-    found = outcomes(results)
-    assert (found["add"][1], found["concat"][1], found["mul"][0]) == (50, 20, 20)
-    assert resolution(results, ["add", "concat"]) == 0.25
-    assert resolution(results, ["concat"]) == 0.1
-    assert np.isnan(resolution(results, ["mul"]))
+    runs = study_runs(add=[60, 61, None], concat=[70, None], mul=[None])
+    runs.loc[runs["arm"] == "add", "classes"] = [2, 2, np.nan]
+    runs.loc[~runs["diverged"], "test_documents"] = [400, 200, 1000]
+    found = outcomes(runs)
+    assert (found["add"][2], found["concat"][1], found["mul"][0]) == (50, 20, 20)
+    assert resolution(runs, ["add", "concat"]) == 0.5
+    assert resolution(runs, ["concat"]) == 0.1
+    assert np.isnan(resolution(runs, ["mul"]))
 
 
 def sample_of(mean, std, n=8):
@@ -159,8 +121,8 @@ def test_an_undecided_hypothesis_says_how_many_seeds_would_settle_it():
     """A mean of 1 and a standard deviation of 4 over 8 seeds, whose limit is 4 sqrt(7 / 3.822)."""
     flat = [50.0] * 8
     noise = np.array(sample_of(1, 4))
-    results = records(add=flat, concat=50 + noise, add_none=flat, concat_none=flat)
-    gain = progress(STUDY, results).verdicts[0]
+    runs = study_runs(add=flat, concat=50 + noise, add_none=flat, concat_none=flat)
+    gain = progress(STUDY, runs).verdicts[0]
     assert gain.verdict == "undecided"
     as_measured, at_zero = gain.seeds
     limit = 4 * np.sqrt(7 / stats.chi2.ppf(0.2, 7))
@@ -172,7 +134,7 @@ def test_an_undecided_hypothesis_says_how_many_seeds_would_settle_it():
         "8 seeds. About 210 seeds would settle this if the true difference is as measured, and "
         "about 250 if it is 0."
     )
-    assert progress(STUDY, {}).verdicts[0].seeds is None
+    assert progress(STUDY, study_runs()).verdicts[0].seeds is None
 
 
 @pytest.mark.parametrize(
@@ -205,7 +167,7 @@ def test_the_seeds_of_equal_differences_follow_from_one_document():
 
 
 def test_the_first_look_needs_all_arms_and_only_its_seeds():
-    state = progress(STUDY, {})
+    state = progress(STUDY, study_runs())
     assert (state.next_arms, state.next_look) == (ARMS, 4)
     assert [v.verdict for v in state.verdicts] == ["undecided", "undecided"]
     assert not state.is_finished
@@ -214,21 +176,21 @@ def test_the_first_look_needs_all_arms_and_only_its_seeds():
 def test_a_decided_hypothesis_needs_no_more_runs():
     """The gain is clear at once; the position's part is noise, so its four arms continue."""
     noise = np.array([0.0, 8, -9, 3])
-    results = records(
+    runs = study_runs(
         add=[50] * 4, concat=[70, 70.1, 69.9, 70], add_none=[40] * 4, concat_none=60 + noise
     )
-    state = progress(STUDY, results)
+    state = progress(STUDY, runs)
     assert [v.verdict for v in state.verdicts] == ["supported", "undecided"]
     assert state.looks == {"primary": 1, "secondary": 1}
     assert (state.next_arms, state.next_look) == (ARMS, 8)
     only = replace(STUDY, hypotheses=[GAIN])
-    assert progress(only, results).is_finished
+    assert progress(only, runs).is_finished
 
 
 def test_the_last_look_ends_a_study_that_decides_nothing():
     noise = np.tile([6.0, -6.0], 4)
-    results = records(add=[50] * 8, concat=50 + noise)
-    state = progress(replace(STUDY, hypotheses=[GAIN]), results)
+    runs = study_runs(add=[50] * 8, concat=50 + noise)
+    state = progress(replace(STUDY, hypotheses=[GAIN]), runs)
     assert state.is_finished
     assert state.verdicts[0].verdict == "undecided"
     assert state.verdicts[0].decision.n == 8
@@ -246,9 +208,9 @@ def test_the_last_look_ends_a_study_that_decides_nothing():
 )  # fmt: skip
 def test_verdicts(expects, shift, verdict):
     small = 0.05 * np.array([1, -1, 2, -2])
-    results = records(add=[50] * 4, concat=50 + shift + small)
+    runs = study_runs(add=[50] * 4, concat=50 + shift + small)
     h = Hypothesis("h", "t", "concat", "add", expects=expects, margin=1.0)
-    state = progress(replace(STUDY, hypotheses=[h]), results)
+    state = progress(replace(STUDY, hypotheses=[h]), runs)
     assert [v.verdict for v in state.verdicts] == [verdict]
     sentence = tables.sentence(state.verdicts[0], ACCURACY)
     if verdict == "refuted":
@@ -270,22 +232,15 @@ def test_verdicts(expects, shift, verdict):
     ],
 )
 def test_a_refuted_hypothesis_says_what_is_true(metric, shift, expects, minus, shown):
-    factor = 100 if metric == "accuracy" else 1
     small = shift / 400 * np.array([1, -1, 2, -2])
-    values = {"add": [2.0] * 4, "concat": 2 + shift + small, "add_none": [2] * 4}
-    values["concat_none"] = [2] * 4
-    results = {
-        (arm, seed): {
-            "test": {metric: value / factor}, "documents": {"test": 9}, "label_names": list("abc"),
-        }
-        for arm, own in values.items()
-        for seed, value in enumerate(own)
-    }  # fmt: skip
+    runs = study_runs(
+        metric, add=[2.0] * 4, concat=2 + shift + small, add_none=[2] * 4, concat_none=[2] * 4
+    )
     pair = ["concat_none", "add_none"]
     h = Hypothesis("h", "t", "concat", "add", pair if minus else [], expects, 0.01)
     study = replace(STUDY, hypotheses=[h], metric=metric)
     h.outcome = metric
-    (v,) = progress(study, results).verdicts
+    (v,) = progress(study, runs).verdicts
     assert v.verdict == "refuted"
     assert tables.numbers(v, study.measured).startswith(shown)
     longer = replace(v, hypothesis=replace(h, outcome="beyond"))
@@ -294,15 +249,15 @@ def test_a_refuted_hypothesis_says_what_is_true(metric, shift, expects, minus, s
 
 
 def test_the_tables_show_decisions_choices_and_convergence():
-    results = records(add=[50] * 4, concat=[70, 70.1, 69.9, None])
+    runs = study_runs(best=2, add=[50] * 4, concat=[70, 70.1, 69.9, None])
     study = replace(STUDY, hypotheses=[GAIN])
-    state = progress(study, results)
+    state = progress(study, runs)
     table = tables.verdict_table(study, state)
     assert table.rows[0][:5] == ["gain", "undecided", "primary", "concat - add", "greater"]
     plan = Plan(study, {"concat": Choice({"optim.lr": 0.01}, 61.0, ["optim.lr"])}, {}, "d")
-    (row,) = tables_of_arms.arms_table(plan, results).rows
+    (row,) = tables_of_arms.arms_table(plan, runs).rows
     assert row == ["concat", "optim.lr=0.01†", "61.00", "57.50 ± 25.00 (4)", "1", "100 % *"]
-    assert "not finished" in tables.headline(study, progress(study, {}))[0]
+    assert "not finished" in tables.headline(study, progress(study, study_runs()))[0]
     assert tables_of_tuning.budget_table(plan) is None
     tuned = Plan(study, {"a": Choice({}, 3.0, [], [1.0, 2.0, 6.0])}, {}, "d")
     assert tables_of_tuning.budget_table(tuned).rows == [
@@ -338,23 +293,19 @@ def test_the_spread_of_a_forecast_follows_from_the_weights(arm, than, minus, fac
     assert forecast.expected_spread(h, 4.0) == pytest.approx(4 * factor)
 
 
-BY_LENGTH = {("add", 0): (80, 60), ("add", 1): (90, 50), ("tupe", 0): (70, 40)}
+def by_length():
+    """Runs with tests at 20, the trained length, and at 40 symbols."""
+    runs = study_runs(add=[80, 90], tupe=[70]).assign(max_len=20, test_accuracy_at_40=[60, 50, 40])
+    return runs.assign(test_accuracy_at_20=runs["test_accuracy"])
 
 
 def test_accuracy_by_test_length_as_a_table():
-    """The test split is at 20."""
-    results = {
-        key: {
-            "lengths": {"40": {"accuracy": b / 100}}, "test": {"accuracy": a / 100},
-            "settings": {"data.max_len": 20},
-        }
-        for key, (a, b) in BY_LENGTH.items()
-    }  # fmt: skip
-    table = tables_of_arms.lengths_table({**results, ("tupe", 1): None}, ACCURACY)
+    runs = pd.concat([by_length(), study_runs(tupe={1: None})])
+    table = tables_of_arms.lengths_table(runs, ACCURACY)
     assert table.columns == ["arm", "20", "40"]
     assert table.rows[0] == ["add", "85.00 ± 7.07 (2)", "55.00 ± 7.07 (2)"]
     assert (table.rows[1][0], table.rows[1][2][:5]) == ("tupe", "40.00")
-    assert tables_of_arms.lengths_table({("add", 0): {}, ("add", 1): None}, ACCURACY) is None
+    assert tables_of_arms.lengths_table(study_runs(add=[50, None]), ACCURACY) is None
 
 
 def test_bags_of_words_are_averaged_by_corpus():
@@ -368,13 +319,10 @@ def test_bags_of_words_are_averaged_by_corpus():
 
 
 def test_accuracy_by_test_length_as_lines():
-    rows = [(arm, seed, 20, 4, *values) for (arm, seed), values in BY_LENGTH.items()]
-    at = ["test_accuracy_at_20", "test_accuracy_at_40"]
-    runs = pd.DataFrame(rows, columns=["arm", "seed", "max_len", "classes", *at])
     arms = {"add": {"fusion": "add"}, "tupe": {"fusion": "none", "encoding": "tupe"}}
     arms |= {"other": {"fusion": "add", "data": "even_pairs"}}
     study = replace(STUDY, arms=arms, settings={"data": "parity"})
-    (axis,) = figure.by_length(runs, study).axes
+    (axis,) = figure.by_length(by_length(), study).axes
     lines = [line.get_xydata().tolist() for line in axis.lines if len(line.get_xdata()) == 2]
     assert [[20, 85], [40, 55]] in lines
     assert [[20, 70], [40, 40]] in lines

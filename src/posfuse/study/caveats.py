@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
+import pandas as pd
 
-from posfuse.runs.records import Record
 from posfuse.statistics.cautions import (
     FEW,
     FEW_VALUES,
@@ -22,34 +21,37 @@ from posfuse.study.forecast import expected_spread
 from posfuse.study.looks import Progress, can_decide
 from posfuse.study.plan import Plan
 from posfuse.study.repeats import seeds_of_unit, units_of
-from posfuse.study.scores import Results, best_was_last, guesses, outcomes
+from posfuse.study.run_table import RECORD
+from posfuse.study.scores import best_was_last, guesses, outcomes
 from posfuse.study.spec import Hypothesis, Study
 
 IDLE = "too few seeds for an exact test of solved runs"
 MARGIN = "margin so small that less than half of such studies show the expected equivalence"
 
 
-def of_verdicts(plan: Plan, state: Progress, results: Results) -> dict[str, Cautions]:
-    """The cautions of each judged hypothesis, by its name."""
+def of_verdicts(plan: Plan, state: Progress, runs: pd.DataFrame) -> dict[str, Cautions]:
+    """The cautions of each judged hypothesis, by its name. `runs` are test runs as for
+    `progress`."""
     study, metric = plan.study, plan.study.measured
-    by_chance = guesses(results, metric)
+    by_chance = guesses(runs, metric)
     parts, leans = plan.parts().values(), {}
     for v in state.verdicts:
         if v.decision is None:
             continue
         h, units = v.hypothesis, units_of(study)[: v.decision.n]
-        values, arms = outcomes(results, metric, h.outcome), {}
+        values, arms = outcomes(runs, metric, h.outcome), {}
         for name in h.weights:
             choices = [own.choices[name] for own in parts if name in own.choices]
             seeds = [seed for unit in units for seed in seeds_of_unit(study, name, unit)]
-            records = [r for seed in seeds if (r := results.get((name, seed)))]
+            own = runs[(runs["arm"] == name) & runs["seed"].isin(seeds)]
+            records = own.get(RECORD, pd.Series()).dropna()
             arms[name] = Arm(
                 values=values[name].loc[seeds].tolist(),
                 guess=by_chance[name],
                 perfect=metric.perfect,
-                settings=records[0].get("settings", {}) if records else {},
-                documents=_documents(records),
-                last=float(np.mean([best_was_last(r) for r in records])) if records else 0.0,
+                settings=records.iloc[0].get("settings", {}) if len(records) else {},
+                documents=own["test_documents"].min(),
+                last=best_was_last(own),
                 is_tuned=study.tuning is not None and study.repeats == 1,
                 is_at_edge=any(choice.edges for choice in choices),
             )
@@ -99,11 +101,6 @@ def _is_idle(study: Study, look: int) -> bool:
 def few(study: Study) -> str:
     """The caution about few seeds, or about few repeats of tuning."""
     return FEW if study.repeats == 1 else FEW_VALUES
-
-
-def _documents(records: list[Record]) -> float:
-    """The size of the smallest test split; NaN if no record has it."""
-    return min((float(r["documents"]["test"]) for r in records if "documents" in r), default=np.nan)
 
 
 def _chance_of_equivalence(study: Study, h: Hypothesis) -> float:

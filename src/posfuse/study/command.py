@@ -6,6 +6,7 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 
+import pandas as pd
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -17,7 +18,7 @@ from posfuse.study import caveats, forecast, plan, stages, sweeps, tables
 from posfuse.study.looks import Progress, progress
 from posfuse.study.plan import Plan
 from posfuse.study.reading import config_folder, read_study
-from posfuse.study.scores import Results
+from posfuse.study.run_table import finished_runs
 from posfuse.study.spec import Study
 from posfuse.study.sweeps import OUTPUT
 
@@ -73,8 +74,7 @@ def _run(name: str, study: Study, extra: list[str], again: str) -> None:
         frozen, state = stages.run(name, study, extra, _say, write_page)
     except sweeps.RunsFailed:
         if plan := stages.frozen_plan(name, study):
-            results = stages.tested(name, plan)
-            _show_state(name, plan, progress(study, results), results)
+            _show_state(name, plan, stages.tested(name, plan))
         raise
     console = Console(highlight=False)
     console.print()
@@ -90,20 +90,18 @@ def _run(name: str, study: Study, extra: list[str], again: str) -> None:
 def _write_page(
     name: str, study: Study, extra: list[str], again: str, frozen: Plan, state: Progress
 ) -> list[str]:
-    """Write the page and runs.csv of all records so far. Returns the first lines of the page."""
+    """Write the page and runs.csv of all runs so far. Returns the first lines of the page."""
     from posfuse.study import results_page  # matplotlib and scikit-learn take a second to import
-    from posfuse.study.run_table import run_table
 
-    tuning = stages.tuning_sweeps(name, study, extra)
-    runs = run_table(frozen, tuning, stages.testing_sweeps(name, frozen))
-    results = stages.tested(name, frozen)
-    return results_page.write(name, frozen, state, results, runs, OUTPUT / name, again)
+    tuning, testing = stages.tuning_sweeps(name, study, extra), stages.testing_sweeps(name, frozen)
+    runs = results_page.with_measurements(finished_runs(study, tuning, testing))
+    return results_page.write(name, frozen, state, runs, OUTPUT / name, again)
 
 
-def _show(frozen: Plan, state: Progress, results: Results, console: Console) -> None:
+def _show(frozen: Plan, state: Progress, tested: pd.DataFrame, console: Console) -> None:
     """Print each verdict with its hypothesis, its numbers and its cautions; then the cautions of
     all verdicts."""
-    leans = caveats.of_verdicts(frozen, state, results)
+    leans = caveats.of_verdicts(frozen, state, tested)
     own, of_all = caveats.sentences(leans)
     grid = Table.grid(padding=(0, 1))
     for v in state.verdicts:
@@ -132,34 +130,35 @@ def _status(name: str, study: Study, extra: list[str], again: str) -> None:
         print(f"plan: not frozen yet; run it with {again}", flush=True)
         return
     _say(f"plan: frozen in {OUTPUT / name / plan.PLAN}, digest {frozen.digest[:16]}")
-    results, looks = stages.tested(name, frozen), study.looks.seeds
-    state = progress(study, results)
+    tested, looks = stages.tested(name, frozen), study.looks.seeds
+    state = progress(study, tested)
     for family, made in state.looks.items():
         _say(f"testing: {made} of {len(looks)} looks of the {family} hypotheses are made")
     if not state.is_finished:
         next_runs = stages.runs_of(study, state.next_arms, state.next_look).values()
-        wanted = [key for arms, seeds in next_runs for key in product(arms, seeds)]
-        done = sum(key in results for key in wanted)
-        _say(f"testing: {done} of {len(wanted)} runs of the next look are done")
-    _show_state(name, frozen, state, results)
+        wanted = {key for arms, seeds in next_runs for key in product(arms, seeds)}
+        done = wanted.intersection(zip(tested["arm"], tested["seed"], strict=True))
+        _say(f"testing: {len(done)} of {len(wanted)} runs of the next look are done")
+    _show_state(name, frozen, tested)
 
 
 def _tuning_status(stage: str, sweep: sweeps.Sweep) -> None:
     study, seeds = sweep.study, sweep.study.tuning_seeds
-    tuned = sweep.results(sweep.arms, seeds)
+    tuned = finished_runs(study, {"": sweep})
+    done = tuned["seed"].isin(seeds).sum()
     runs = len(study.arms) * len(study.trials()) * len(seeds)
-    _say(f"{stage}: {len(tuned)} of {runs} runs are done")
-    if study.final_seeds and len(tuned) == runs:
+    _say(f"{stage}: {done} of {runs} runs are done")
+    if study.final_seeds and done == runs:
         trials = stages.finalist_arms(study, tuned)
         done = len(sweep.results(trials, study.final_seeds))
         runs = len(trials) * len(study.final_seeds)
         _say(f"{stage}: {done} of {runs} runs of the finalists are done")
 
 
-def _show_state(name: str, frozen: Plan, state: Progress, results: Results) -> None:
+def _show_state(name: str, frozen: Plan, tested: pd.DataFrame) -> None:
     """Print the verdicts so far, and the hypotheses that cannot be judged because a run failed."""
-    console = Console(highlight=False)
+    console, state = Console(highlight=False), progress(frozen.study, tested)
     console.print(Text(" ".join(tables.headline(frozen.study, state))))
-    _show(frozen, state, results, console)
+    _show(frozen, state, tested, console)
     for line in stages.not_judged(name, frozen, state):
         _say(line)

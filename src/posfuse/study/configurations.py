@@ -13,7 +13,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
-from posfuse.config import CONF_DIR, Config, DataConfig
+from posfuse.config import CONF_DIR, Config
 from posfuse.errors import HubUnreachable, InputError
 from posfuse.process import signals
 from posfuse.runs.checks import checked, task_of
@@ -31,24 +31,6 @@ OF_CORPUS = (
     "data.path", "data.corpus", "data.text", "data.labels", "data.splits", "data.vocabulary.unit",
     "data.vocabulary.file", "host.path",
 )  # fmt: skip
-
-
-def _check_lengths(data: DataConfig) -> None:
-    if not data.test_lengths or max(data.test_lengths) <= data.max_len:
-        raise InputError(
-            f"data.test_lengths: needs a length above data.max_len={data.max_len} for a hypothesis "
-            f"with outcome: beyond (got {data.test_lengths})"
-        )
-
-
-def _check_metric(name: str, cfg: Config) -> None:
-    """Raise InputError unless the arm's records have the study's metric."""
-    known = task_of(cfg).metrics
-    if name not in known:
-        raise InputError(
-            f"metric: {cfg.data.name} with task={cfg.task.name} has no {name}; use "
-            f"{' or '.join(known)}"
-        )
 
 
 def fingerprints(study: Study, arms: Mapping[str, Values], extra: list[str]) -> dict[str, str]:
@@ -71,8 +53,7 @@ def configs_of(study: Study, arms: Mapping[str, Values], extra: list[str]) -> di
     its config is refused, is that of another arm, or has the same folder as another arm's.
     """
     configs: dict[str, Config] = {}
-    identities: dict[str, str] = {}  # the arm of each fingerprint
-    folders: dict[str, tuple[str, Config]] = {}  # the arm of each folder of runs
+    first: dict[str, str] = {}  # the first arm with a fingerprint, or with a folder of runs
     with (
         tempfile.TemporaryDirectory() as place,
         initialize_config_dir(str(CONF_DIR), version_base="1.3"),
@@ -83,22 +64,39 @@ def configs_of(study: Study, arms: Mapping[str, Values], extra: list[str]) -> di
         for arm, own in sweep.arms.items():
             try:
                 config = checked(composer.without_hydra("train", [*common, *own]))
-                _check_metric(study.metric, config)
-                if arm in study.tested_beyond:
-                    _check_lengths(config.data)
+                _check_outcomes(study, arm, config)
                 flat = settings(config)
             except RecursionError as error:
                 raise InputError(f"base: {study.base} includes itself; remove base") from error
             except (HydraException, OmegaConfBaseException, ValueError, InputError) as error:
                 raise InputError(f"arms.{arm}: {one_line(error)}") from error
-            if (other := identities.setdefault(fingerprint_of(flat), arm)) != arm:
+            if (other := first.setdefault(fingerprint_of(flat), arm)) != arm:
                 raise InputError(f"arms.{arm}: has the same config as arms.{other}; remove one")
             names = config.data.name, config.encoding.name, config.fusion["name"]
-            folder = run_folder(*names, 0, own)
-            if folder in folders:
-                raise InputError(_same_folder(arm, config, *folders[folder]))
-            configs[arm], folders[folder] = config, (arm, config)
+            if (other := first.setdefault(run_folder(*names, 0, own), arm)) != arm:
+                key = differing(flat, settings(configs[other]))[0]
+                raise InputError(
+                    f"arms.{arm}: its runs would have the same folder as those of arms.{other}, "
+                    f"because the folder's name leaves out {key}; set another data.name, "
+                    "encoding.name or fusion.name in one of them"
+                )
+            configs[arm] = config
     return configs
+
+
+def _check_outcomes(study: Study, arm: str, cfg: Config) -> None:
+    """Raise InputError unless the arm's records have the outcomes of the study's hypotheses."""
+    data, known = cfg.data, task_of(cfg).metrics
+    if study.metric not in known:
+        raise InputError(
+            f"metric: {data.name} with task={cfg.task.name} has no {study.metric}; use "
+            f"{' or '.join(known)}"
+        )
+    if arm in study.tested_beyond and max(data.test_lengths, default=0) <= data.max_len:
+        raise InputError(
+            f"data.test_lengths: needs a length above data.max_len={data.max_len} for a hypothesis "
+            f"with outcome: beyond (got {data.test_lengths})"
+        )
 
 
 def check_documents(
@@ -145,16 +143,3 @@ def _by_corpus(settings_of: Mapping[str, Values]) -> list[list[str]]:
             corpus = {key: value for key, value in own.items() if key.startswith(OF_CORPUS)}
             corpora.setdefault(str(corpus), []).append(arm)
     return list(corpora.values())
-
-
-def _same_folder(arm: str, config: Config, other: str, theirs: Config) -> str:
-    """What two arms with one folder differ in, and how to tell their folders apart."""
-    (key, *_) = differing(settings(config), settings(theirs))
-    group = key.partition(".")[0]
-    name = f"{group if group in ('encoding', 'fusion') else 'data'}.name"
-    value = Path(str(config.data.path)).name if key == "data.path" else arm
-    return (
-        f"arms.{arm}: its runs would have the same folder as those of arms.{other}, because the "
-        f"folder's name leaves out {key}; set another {name} in one of them, such as "
-        f"{name}: {value}"
-    )

@@ -12,18 +12,16 @@ from posfuse.report.figures import style, svg
 from posfuse.report.sections.differences import forest_of
 from posfuse.report.sections.test_lengths import results_by_length
 from posfuse.study.looks import Verdict
-from posfuse.study.run_table import at
+from posfuse.study.scores import by_test_length
 from posfuse.study.spec import BEYOND, Study, Values
 from posfuse.study.tables_of_solved import quantity
 
 
 def hypotheses(
-    verdicts: Sequence[Verdict],
-    deltas: Mapping[str, Mapping[int, float]],
-    metric: Metric = ACCURACY,
+    verdicts: Sequence[Verdict], units: Sequence[int], metric: Metric = ACCURACY
 ) -> Figure:
-    """A row for each judged hypothesis, in a block for each family. `deltas` has the difference of
-    each seed by the hypothesis's name."""
+    """A row for each judged hypothesis, in a block for each family. `units` are the seeds, or the
+    repeats, of the differences."""
     asked = [v.hypothesis for v in verdicts]
     beyond = any(h.outcome == BEYOND and h.solved is None for h in asked)
     longer = ", or of its mean beyond the trained length" if beyond else ""
@@ -37,8 +35,7 @@ def hypotheses(
         {
             "data": v.hypothesis.family, "encoding": v.hypothesis.name, "fusion": v.verdict,
             "variant": "", "margin": v.hypothesis.margin, "n": d.n, "mean": d.mean, "low": d.low,
-            "high": d.high, "seeds": list(deltas[v.hypothesis.name])[: d.n],
-            "deltas": list(deltas[v.hypothesis.name].values())[: d.n],
+            "high": d.high, "seeds": units[: d.n], "deltas": v.differences[: d.n],
         }
         for v in verdicts
         if (d := v.decision)
@@ -50,7 +47,7 @@ def hypotheses(
 def ratios(runs: pd.DataFrame, arms: Mapping[str, Values], metric: Metric = ACCURACY) -> Figure:
     """The metric against the ratio of token to position; one mark per run, in a panel per corpus.
 
-    `runs` are rows of `run_table` with a ratio. An operator has one shape and colour. Arms with a
+    `runs` are those with a ratio. An operator has one shape and colour. Arms with a
     further choice, such as model.fused_norm=layer, have hollow marks. Arms that differ only in
     numbers look the same. Tuning runs are paler.
     """
@@ -92,7 +89,7 @@ def ratios(runs: pd.DataFrame, arms: Mapping[str, Values], metric: Metric = ACCU
 def by_length(runs: pd.DataFrame, study: Study) -> Figure:
     """The metric against test length, in a panel per corpus; one line per arm, with its band.
 
-    `runs` are test runs of `run_table` with columns `at`. A line has its operator's name if there
+    `runs` are test runs with test lengths. A line has its operator's name if there
     are several corpora and no two arms of a corpus differ only in numbers; otherwise its arm's
     name.
     """
@@ -102,15 +99,9 @@ def by_length(runs: pd.DataFrame, study: Study) -> Figure:
     different = {(corpus[arm], name) for arm, name in names.items()}
     if len(set(corpus.values())) == 1 or len(different) < len(names):
         names = {arm: arm for arm in names}
-    rows = runs.melt(
-        ["arm", "seed", "max_len", "classes"],
-        [column for column in runs if str(column).startswith(at(metric))],
-        "test_length",
-        "value",
-    ).dropna(subset="value")
+    rows = by_test_length(runs, metric)
     rows = rows.assign(
         data=rows["arm"].map(corpus), encoding="", variant="", fusion=rows["arm"].map(names),
-        test_length=rows["test_length"].str.removeprefix(at(metric)).astype(int),
         trained=rows["max_len"],
     ).sort_values("test_length")  # fmt: skip
     classes = rows.groupby("data")["classes"].max() if metric == ACCURACY else pd.Series()

@@ -11,7 +11,6 @@ from posfuse.runs.records import Record
 from posfuse.statistics.contrasts import AHEAD, EQUIVALENT
 from posfuse.statistics.sequential import Margins, chances
 from posfuse.study.configurations import fingerprints
-from posfuse.study.repeats import parts_of
 from posfuse.study.spec import NULL_ARM, Hypothesis, Study
 from posfuse.study.sweeps import Sweep
 
@@ -21,13 +20,11 @@ TRAINED = 3  # a training step's forward and backward pass, in forward passes
 
 def numbers_of_runs(study: Study) -> tuple[int, int, int]:
     """The number of tuning runs, and the smallest and largest number of test runs."""
-    tuning = 0
-    for own in parts_of(study).values() if study.tuning else ():
-        trials = len(own.trials()) * len(own.tuning_seeds)
-        tuning += len(own.arms) * (trials + own.tuning.finalists * len(own.final_seeds))  # type: ignore[union-attr]
+    finalists = study.tuning.finalists if study.tuning else 0
+    of_arm = len(study.trials()) * len(study.tuning_seeds) + finalists * len(study.final_seeds)
     needed = {arm for h in study.hypotheses for arm in h.weights}
     in_unit, looks = len(needed) * study.seeds_of_units, study.looks.seeds
-    return tuning, in_unit * looks[0], in_unit * looks[-1]
+    return len(study.arms) * of_arm, in_unit * looks[0], in_unit * looks[-1]
 
 
 def cpu_seconds_per_run(name: str, study: Study, extra: list[str]) -> float:

@@ -17,7 +17,7 @@ from posfuse.statistics.paired import spread_limit, t_interval
 from posfuse.statistics.power import decision_power, seeds_needed
 from posfuse.statistics.sequential import Decision, Looks, decide, judge_family
 from posfuse.study.repeats import by_unit, units_of
-from posfuse.study.scores import Results, outcomes, resolution
+from posfuse.study.scores import outcomes, resolution
 from posfuse.study.spec import Hypothesis, Study
 
 
@@ -48,6 +48,7 @@ class Verdict:
     all_seeds: AllSeeds | None = None  # if more seeds ran than at the look that decided
     units: str = "seeds"  # or repeats; the units of the decision
     solved: Solved | None = None  # if the hypothesis is about solved runs
+    differences: Sequence[float] = ()  # of all units so far, in their order
 
 
 @dataclass(frozen=True)
@@ -64,14 +65,14 @@ class Progress:
         return not self.next_arms
 
 
-def progress(study: Study, results: Results) -> Progress:
-    """Judge all families look by look, with all records that exist.
+def progress(study: Study, runs: pd.DataFrame) -> Progress:
+    """Judge all families look by look, with all test runs that are done.
 
-    `results` are the records of the test sweeps by (arm, seed). A run that diverged counts as
-    guessing. With repeats of tuning, the differences are differences of their means.
+    `runs` are rows of `finished_runs` or of runs.csv. A run that diverged counts as guessing. With
+    repeats of tuning, the differences are differences of their means.
     """
-    planned, metric, samples = study.looks, study.measured, samples_of(study, results)
-    steps = {h.name: resolution(results, h.weights, metric) for h in study.hypotheses}
+    planned, metric, samples = study.looks, study.measured, samples_of(study, runs)
+    steps = {h.name: resolution(runs, h.weights, metric) for h in study.hypotheses}
     decisions: dict[str, Decision] = {}
     made = {}
     for family, hypotheses in study.families.items():
@@ -90,43 +91,34 @@ def progress(study: Study, results: Results) -> Progress:
         elif verdict == UNDECIDED and made[h.family] == len(planned.seeds):
             level = planned.alpha / len(study.families[h.family])
             more = seeds_to_decide(h, sample[: planned.seeds[-1]], level, steps[h.name])
-        if decision and verdict != UNDECIDED:
-            every = over_all_seeds(h, sample, decision.n)
-        solved = solved_runs(study, h, results, decision.n) if decision else None
-        verdicts.append(Verdict(h, decision, verdict, more, every, study.units, solved))
+        if decision and verdict != UNDECIDED and len(sample) > decision.n:
+            interval = t_interval if h.solved is None else shares.difference_interval
+            every = AllSeeds(len(sample), float(np.mean(sample)), *interval(sample))
+        solved = solved_runs(study, h, runs, decision.n) if decision else None
+        verdicts.append(Verdict(h, decision, verdict, more, every, study.units, solved, sample))
     next_look = min((made[h.family] for h in needed), default=None)
     arms = {arm for h in needed if made[h.family] == next_look for arm in h.weights}
     n = 0 if next_look is None else planned.seeds[next_look]
     return Progress(verdicts, [arm for arm in study.arms if arm in arms], n, made)
 
 
-def samples_of(study: Study, results: Results) -> dict[str, list[float]]:
+def samples_of(study: Study, runs: pd.DataFrame) -> dict[str, list[float]]:
     """The paired differences of each hypothesis, in the order of `units_of`, up to the first unit
     that an arm lacks."""
     metric, units = study.measured, units_of(study)
     return {
-        h.name: deltas(h, by_unit(study, outcomes(results, metric, h.outcome, h.solved)), units)
+        h.name: deltas(h, by_unit(study, outcomes(runs, metric, h.outcome, h.solved)), units)
         for h in study.hypotheses
     }
 
 
-def over_all_seeds(h: Hypothesis, sample: Sequence[float], decided: int) -> AllSeeds | None:
-    """The difference over all seeds; None if the look that decided, with `decided` seeds, had all
-    of them."""
-    if len(sample) <= decided:
-        return None
-    interval = t_interval if h.solved is None else shares.difference_interval
-    return AllSeeds(len(sample), float(np.mean(sample)), *interval(sample))
-
-
-def solved_runs(study: Study, h: Hypothesis, results: Results, n: int) -> Solved | None:
+def solved_runs(study: Study, h: Hypothesis, runs: pd.DataFrame, n: int) -> Solved | None:
     """The solved runs of the first n seeds; None if the hypothesis is about all runs."""
     if h.solved is None:
         return None
     arms, seeds = list(h.weights), study.test_seeds[:n]
     values, solved = (
-        outcomes(results, study.measured, h.outcome, own).loc[seeds, arms]
-        for own in (None, h.solved)
+        outcomes(runs, study.measured, h.outcome, own).loc[seeds, arms] for own in (None, h.solved)
     )
     both = differences(h.weights, values[(solved > 0).all(axis=1)]).to_numpy()
     mean = float(both.mean()) if len(both) else np.nan

@@ -5,15 +5,14 @@ plan.yaml is written once, before any test seed runs. The digest identifies it, 
 After a test seed has run, a changed study or a changed file of conf/ is refused.
 """
 
-import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import pandas as pd
 import yaml
 from pydantic import TypeAdapter
 
@@ -23,7 +22,7 @@ from posfuse.runs.identity import fingerprint_of
 from posfuse.runs.records import Record
 from posfuse.seals import digest_of
 from posfuse.study.repeats import parts_of
-from posfuse.study.scores import Results, best_was_last, guess, value_of
+from posfuse.study.scores import best_was_last, guesses
 from posfuse.study.spec import Study, Values
 
 PLAN = "plan.yaml"
@@ -75,81 +74,70 @@ def in_part(part: str, arm: str) -> str:
     return f"{part}.{arm}" if part else arm
 
 
-def with_choices(study: Study, choices: Mapping[str, Choice]) -> dict[str, Values]:
-    """The overrides of each arm, including its chosen values."""
-    return {arm: {**values, **choices[arm].values} for arm, values in study.arms.items()}
+def with_choices(study: Study, choices: Mapping[str, Choice], part: str = "") -> dict[str, Values]:
+    """The overrides of each arm of a part, including its chosen values."""
+    return {arm: {**own, **choices[in_part(part, arm)].values} for arm, own in study.arms.items()}
 
 
-def choose(study: Study, results: Results) -> dict[str, Choice]:
+def choose(study: Study, runs: pd.DataFrame) -> dict[str, Choice]:
     """For each arm the trial with the best mean validation result, or the first of equal ones.
 
     With finalists it is the finalist with the best mean over `tuning.final_seeds`.
 
-    `results` are the records of the tuning runs by (trial's arm, seed), None for a run that
-    diverged; a trial with such a run is not chosen. Raises InputError if no trial of an arm is
-    left.
+    `runs` are those of the tuning, as `finished_runs` gives them. A trial with a run that diverged
+    is not chosen. Raises InputError if no trial of an arm is left.
     """
     if study.tuning is None:
         return {arm: Choice({}) for arm in study.arms}
-    seeds = study.final_seeds or study.tuning_seeds
-    candidates = {arm: list(study.trials(arm)) for arm in study.arms}
-    if study.final_seeds:
-        candidates = finalists(study, results)
+    candidates = finalists(study, runs) if study.final_seeds else {}
     choices = {}
-    for arm, own in candidates.items():
+    for arm in study.arms:
         trials = study.trials(arm)
-        (best,) = _best(study, arm, own, seeds, results, 1)
+        tried = _of_seeds(runs, arm, study.tuning_seeds)
+        final = _of_seeds(runs, arm, study.final_seeds or study.tuning_seeds)
+        final = final[final["trial"].isin(candidates.get(arm, list(trials)))]
+        ((best, score),) = _best(study, final, 1).items()
         edges = [key for key, value in trials[best].items() if is_edge(trials, key, value)]
-        runs = [results[trial_name(arm, best), seed] for seed in seeds]
-        last = float(np.mean([best_was_last(r) for r in runs if r]))
-        score = scores_of(study, arm, own, seeds, results)[best]
-        scores = list(scores_of(study, arm, trials, study.tuning_seeds, results).values())
-        choices[arm] = Choice(trials[best], score, edges, scores, last)
+        last = best_was_last(final[final["trial"] == best])
+        choices[arm] = Choice(trials[best], score, edges, scores_of(study, tried).tolist(), last)
     return choices
 
 
-def finalists(study: Study, results: Results) -> dict[str, list[str]]:
+def finalists(study: Study, runs: pd.DataFrame) -> dict[str, list[str]]:
     """The trials of each arm that run again, with the best means over `tuning.seeds`.
 
     If too many trials diverged, there are fewer than `tuning.finalists`. Raises as `choose`.
     """
     assert study.tuning is not None
     number, seeds = study.tuning.finalists, study.tuning_seeds
-    return {arm: _best(study, arm, study.trials(arm), seeds, results, number) for arm in study.arms}
+    return {arm: list(_best(study, _of_seeds(runs, arm, seeds), number)) for arm in study.arms}
 
 
-def _best(
-    study: Study, arm: str, trials: Iterable[str], seeds: list[int], results: Results, number: int
-) -> list[str]:
-    """The best trials, best first; of equal ones the earlier one is first. Trials with a run that
-    diverged are left out."""
-    scores = scores_of(study, arm, trials, seeds, results)
-    left = {t: scores[t] for t in scores if all(results[trial_name(arm, t), s] for s in seeds)}
-    if not left:
-        raise InputError(f"arms.{arm}: every trial diverged; lower optim.lr in tuning")
-    best: list[str] = []
-    while left and len(best) < number:
-        best.append(list(left)[study.measured.first_best(left.values())])
-        del left[best[-1]]
+def _of_seeds(runs: pd.DataFrame, arm: str, seeds: list[int]) -> pd.DataFrame:
+    return runs[(runs["arm"] == arm) & runs["seed"].isin(seeds)]
+
+
+def _best(study: Study, runs: pd.DataFrame, number: int) -> dict[str, float]:
+    """The best trials of an arm and their scores, best first; of equal ones the earlier one is
+    first. Trials with a run that diverged are left out."""
+    left = scores_of(study, runs).drop(runs.loc[runs["diverged"], "trial"].unique())
+    if left.empty:
+        raise InputError(
+            f"arms.{runs['arm'].iloc[0]}: every trial diverged; lower optim.lr in tuning"
+        )
+    best: dict[str, float] = {}
+    while len(left) and len(best) < number:
+        trial = left.index[study.measured.first_best(left)]
+        best[trial] = float(left.pop(trial))
     return best
 
 
-def scores_of(
-    study: Study, arm: str, trials: Iterable[str], seeds: list[int], results: Results
-) -> dict[str, float]:
-    """The mean validation result of each trial. A run that diverged counts as guessing."""
-    metric = study.measured
-    runs = {t: [results[trial_name(arm, t), s] for s in seeds] for t in trials}
-    by_chance = guess(itertools.chain(*runs.values()), metric)
-    return {
-        t: float(np.mean([value_of(r["validation"], metric) if r else by_chance for r in own]))
-        for t, own in runs.items()
-    }
-
-
-def trial_name(arm: str, trial: str) -> str:
-    """The name of an arm of the tuning sweep."""
-    return f"{arm}.{trial}"
+def scores_of(study: Study, runs: pd.DataFrame) -> "pd.Series[float]":
+    """The mean validation result of each trial of an arm. A run that diverged counts as
+    guessing."""
+    guess = runs["arm"].map(guesses(runs, study.measured))
+    values = runs[f"validation_{study.metric}"].astype(float).mask(runs["diverged"], guess)
+    return values.groupby(runs["trial"], sort=False).mean()
 
 
 def is_edge(trials: Mapping[str, Values], key: str, value: Any) -> bool:
@@ -162,8 +150,8 @@ def is_edge(trials: Mapping[str, Values], key: str, value: Any) -> bool:
 def _number(value: Any) -> Fraction | None:
     """A number, or a fraction as the config allows it ("1/8"); None for anything else."""
     try:
-        return None if isinstance(value, bool) else Fraction(value)
-    except (TypeError, ValueError, OverflowError, ZeroDivisionError):
+        return Fraction(str(value))
+    except (ValueError, ZeroDivisionError):
         return None
 
 
@@ -266,30 +254,24 @@ def refusal(record: Record, seed: int, config: str, plan: Plan | None = None) ->
         return ""
     if record.get("plan", plan.digest) != plan.digest:
         return f"belongs to another plan, with digest {str(record['plan'])[:16]}"
-    try:
-        is_early = plan.frozen and "started" in record and _before(record, plan) > APART
-    except (TypeError, ValueError):
-        return f"its start {record['started']!r} is not a time in UTC"
-    early = f"started at {record.get('started')}, before the plan was frozen at {plan.frozen}"
-    return early if is_early else ""
+    if plan.frozen and "started" in record:
+        earliest = (datetime.fromisoformat(plan.frozen) - APART).isoformat()
+        if str(record["started"]) < earliest:  # both as `records.now` writes them
+            return f"started at {record['started']}, before the plan was frozen at {plan.frozen}"
+    return ""
 
 
-def _before(record: Record, plan: Plan) -> timedelta:
-    """The time between the start of a run and its plan."""
-    return datetime.fromisoformat(plan.frozen) - datetime.fromisoformat(record["started"])
-
-
-def provenance(plan: Plan, results: Iterable[Record | None]) -> str:
-    """Sentences about the order of the plan and its test runs, from the records."""
+def provenance(plan: Plan, runs: pd.DataFrame) -> str:
+    """Sentences about the order of the plan and its test runs."""
     if not plan.frozen:
         return "An earlier version froze this plan, and did not record when."
-    runs = [record for record in results if record]
-    known = [record for record in runs if "plan" in record and "started" in record]
-    early = sum(_before(record, plan) > timedelta(0) for record in known)
+    stated = runs.loc[~runs["diverged"]].reindex(columns=["plan", "started"])
+    known = stated.dropna()["started"]
+    early = int((known < plan.frozen).sum())
     counts = {
         "Test runs of this plan that started later": len(known) - early,
         "Up to 10 minutes earlier, by the clock of their machine": early,
-        "Test runs that state no plan or no start": len(runs) - len(known),
+        "Test runs that state no plan or no start": len(stated) - len(known),
     }
     lines = [f"{what}: {n}." for what, n in counts.items() if n]
     return " ".join([f"Frozen at {plan.frozen}.", *lines])

@@ -32,7 +32,8 @@ def parts_of(study: Study) -> dict[str, Study]:
     assert study.tuning is not None
     parts = {}
     for i in range(study.repeats):
-        for arms in ({k: v for k, v in study.arms.items() if k != NULL_ARM}, study.null_arms):
+        for is_null in (False, True):
+            arms = {arm: own for arm, own in study.arms.items() if (arm == NULL_ARM) == is_null}
             if arms:
                 parts[part_of(i + 1, next(iter(arms)))] = _part(study, arms, i)
     return parts
@@ -63,7 +64,8 @@ def seeds_of_unit(study: Study, arm: str, unit: int) -> list[int]:
     """The test seeds of an arm in a unit."""
     if study.repeats == 1:
         return [unit]
-    return parts_of(study)[part_of(unit, arm)].test_seeds
+    n, shift = study.seeds_of_units, FAR * (arm == NULL_ARM)
+    return [seed + shift for seed in study.test_seeds[n * (unit - 1) : n * unit]]
 
 
 def by_unit(study: Study, outcomes: pd.DataFrame) -> pd.DataFrame:

@@ -1,11 +1,14 @@
 """The report of a study: a page, its tables and its figures, in the study's folder."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from posfuse.evidence.bag_of_words import task_bags
 from posfuse.evidence.metric import Metric
 from posfuse.report import formats, page
 from posfuse.report.sections.cautions_table import cautions_section
@@ -15,7 +18,7 @@ from posfuse.report.sections.section import RESULTS, Drawing, Section
 from posfuse.report.sections.section import RUNS as LIST_OF_RUNS
 from posfuse.report.table import Table
 from posfuse.runs.identity import flatten
-from posfuse.runs.records import Record
+from posfuse.runs.records import DIAGNOSTICS, Diagnostic, read_table
 from posfuse.statistics.cautions import Cautions
 from posfuse.study import (
     caveats,
@@ -25,49 +28,66 @@ from posfuse.study import (
     tables_of_solved,
     tables_of_tuning,
 )
-from posfuse.study.looks import Progress, samples_of
+from posfuse.study.looks import Progress
 from posfuse.study.plan import PLAN, Plan, provenance
 from posfuse.study.repeats import units_of
-from posfuse.study.run_table import RUNS
-from posfuse.study.scores import Results
+from posfuse.study.run_table import RECORD, RUNS
 from posfuse.study.spec import Study
 from posfuse.study.sweeps import OUTPUT
 
 
+def with_measurements(runs: pd.DataFrame) -> pd.DataFrame:
+    """The runs with `norm_ratio` and, of test runs of a classifier on a generated task, with the
+    accuracy of both bags of words.
+
+    `norm_ratio` is the mean norm of the token's part of the fused vector divided by that of the
+    position's part, at the end of the last whole epoch; NaN if the operator has no such parts.
+    """
+    more = [_measurements(run) for run in runs.to_dict("records")]
+    return runs.join(pd.DataFrame(more, runs.index, dtype=float))
+
+
+def _measurements(run: dict[Any, Any]) -> dict[str, float]:
+    if run["diverged"]:
+        return {"norm_ratio": np.nan}
+    folder = Path(run["folder"])
+    frame = read_table(folder / DIAGNOSTICS, Diagnostic)
+    frame = frame[(frame["name"] == "norm_ratio") & (frame["by"] == "")].sort_values("epoch")
+    bags = task_bags(folder, run[RECORD]) if run["stage"] == "testing" else {}
+    return {"norm_ratio": frame["value"].iloc[-1] if len(frame) else np.nan, **bags}
+
+
 def write(
-    name: str, plan: Plan, state: Progress, results: Results, runs: pd.DataFrame, folder: Path,
-    command: str,
-) -> list[str]:  # fmt: skip
+    name: str, plan: Plan, state: Progress, runs: pd.DataFrame, folder: Path, command: str
+) -> list[str]:
     """Write the report into folder/report. Returns its first lines: the plan and the answer.
 
-    `runs` has one row per run; `command` runs the study.
+    `runs` has one row per run of both stages; `command` runs the study.
     """
     study, out = plan.study, folder / "report"
-    sections = [*sections_of(plan, state, results, runs), _runs(runs, study.measured, out)]
+    sections = [*sections_of(plan, state, runs), _runs(runs, study.measured, out)]
     sections.append(plan_section(plan, folder))
-    records = pd.DataFrame([flatten(record) for record in results.values() if record])
-    page.write(sections, name, command, records, out, plan_line(plan, results.values()))
-    formats.write_csv(runs, out / RUNS)
+    tested = runs[runs["stage"] == "testing"]
+    records = pd.DataFrame(map(flatten, tested[RECORD].dropna()))
+    page.write(sections, name, command, records, out, plan_line(plan, tested))
+    formats.write_csv(runs.drop(columns=RECORD), out / RUNS)
     headline = " ".join(tables.headline(study, state))
     return [f"Study {name}, plan {plan.digest[:16]}: {study.question}", headline]
 
 
 def _runs(runs: pd.DataFrame, metric: Metric, out: Path) -> Section:
-    rows = runs.to_dict("records")
-    parts = [(row["stage"], row.get("repeat"), row["arm"], row["trial"]) for row in rows]
-    names = [" ".join(filter(None, of_run)) for of_run in parts]
-    values = runs.get(f"test_{metric.name}", pd.Series(float("nan"), runs.index))
-    listed = [
-        run_of(row, name, metric, value, out, OUTPUT)
-        for row, name, value in zip(rows, names, values, strict=True)
-    ]
+    listed = []
+    for row in runs.to_dict("records"):
+        names = row["stage"], row.get("repeat"), row["arm"], row["trial"]
+        result = row[f"test_{metric.name}"]
+        listed.append(run_of(row, " ".join(filter(None, names)), metric, result, out, OUTPUT))
     return Section(LIST_OF_RUNS, html=runs_html(listed, metric))
 
 
-def plan_line(plan: Plan, records: Iterable[Record | None]) -> str:
-    """The plan's digest, its time and the times of the records, as HTML."""
+def plan_line(plan: Plan, tested: pd.DataFrame) -> str:
+    """The plan's digest, its time and the times of the test runs, as HTML."""
     line = page.template("plan_line.html.j2", __package__)
-    return line.render(digest=plan.digest, provenance=provenance(plan, records))
+    return line.render(digest=plan.digest, provenance=provenance(plan, tested))
 
 
 def plan_section(plan: Plan, folder: Path) -> Section:
@@ -77,25 +97,25 @@ def plan_section(plan: Plan, folder: Path) -> Section:
     return Section(THE_PLAN, html=html)
 
 
-def sections_of(plan: Plan, state: Progress, results: Results, runs: pd.DataFrame) -> list[Section]:
-    """What the study found, in the order of the page; `runs` are rows of `run_table`."""
+def sections_of(plan: Plan, state: Progress, runs: pd.DataFrame) -> list[Section]:
+    """What the study found, in the order of the page."""
     study, metric = plan.study, plan.study.measured
-    leans = caveats.of_verdicts(plan, state, results)
+    tested = runs[runs["stage"] == "testing"]
+    leans = caveats.of_verdicts(plan, state, tested)
     drawn, lengths = [], []
     if len(measured := runs[runs["norm_ratio"] > 0]):
         draw = partial(figure.ratios, measured, study.arms, metric)
         drawn = [Drawing("ratios", draw, f"{metric.heading} and the ratio of token to position.")]
-    if table := tables_of_arms.lengths_table(results, metric):
-        tested = runs[(runs["stage"] == "testing") & ~runs["diverged"]]
+    if table := tables_of_arms.lengths_table(tested, metric):
         draw = partial(figure.by_length, tested, study)
         drawing = Drawing("lengths", draw, f"{metric.heading} by test length.")
         lengths = [Section(RESULTS, drawings=[drawing], tables=[table])]
     return [
-        _hypotheses(study, state, results, leans),
+        _hypotheses(study, state, leans),
         *_alone(tables_of_solved.solved_table(study, state)),
         cautions_section(leans, "hypotheses", RESULTS),
-        Section(RESULTS, drawings=drawn, tables=[tables_of_arms.arms_table(plan, results)]),
-        *_alone(tables_of_tuning.tuning_table(plan, results)),
+        Section(RESULTS, drawings=drawn, tables=[tables_of_arms.arms_table(plan, tested)]),
+        *_alone(tables_of_tuning.tuning_table(plan, tested)),
         *lengths,
         *_alone(tables_of_arms.bags_table(study, runs)),
         *_alone(tables_of_tuning.budget_table(plan)),
@@ -106,14 +126,10 @@ def _alone(table: Table | None) -> list[Section]:
     return [Section(RESULTS, tables=[table])] if table else []
 
 
-def _hypotheses(
-    study: Study, state: Progress, results: Results, leans: Mapping[str, Cautions]
-) -> Section:
+def _hypotheses(study: Study, state: Progress, leans: Mapping[str, Cautions]) -> Section:
     metric, margins = study.measured, {h.margin for h in study.hypotheses}
     of_each, of_all = caveats.sentences(leans)
-    samples, units = samples_of(study, results), units_of(study)
-    per_unit = {name: dict(zip(units, own, strict=False)) for name, own in samples.items()}
-    draw = partial(figure.hypotheses, state.verdicts, per_unit, metric)
+    draw = partial(figure.hypotheses, state.verdicts, units_of(study), metric)
     return Section(
         RESULTS,
         lead=[study.question, tables.headline(study, state)[0], *filter(None, [of_all])],

@@ -1,87 +1,83 @@
 """One row per run of a study, in runs.csv: enough to judge its hypotheses again."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from posfuse.evidence.bag_of_words import task_bags
 from posfuse.evidence.metric import Metric
-from posfuse.runs.records import DIAGNOSTICS, Diagnostic, Record, read_table
-from posfuse.study.plan import Plan
-from posfuse.study.scores import by_length, value_of
-from posfuse.study.spec import Values
+from posfuse.runs.records import Record
+from posfuse.study.scores import at
+from posfuse.study.spec import Study
 from posfuse.study.sweeps import Sweep
 
 RUNS = "runs.csv"
+RECORD = "record"  # the column with the whole record, which is not in runs.csv
 
 
-def at(metric: Metric) -> str:
-    """The prefix of the columns of test lengths."""
-    return f"test_{metric.name}_at_"
+def finished_runs(study: Study, *stages: Mapping[str, Sweep]) -> pd.DataFrame:
+    """The finished runs of these stages, each with its sweeps by the part of the study.
 
-
-def run_table(
-    plan: Plan, tuning: Mapping[str, Sweep], testing: Mapping[str, Sweep]
-) -> pd.DataFrame:
-    """The finished runs of both stages, from their sweeps by the part of the study.
-
-    Results are in the unit of the study's metric. `norm_ratio` is the mean norm of the token's part
-    of the fused vector divided by that of the position's part, at the end of the last whole epoch;
-    it is missing if the operator has no such parts. A test run of a classifier on a generated task
-    also has the accuracy of both bags of words.
+    Results are in the unit of the study's metric. A run that diverged has none. A run whose trained
+    length has no separate test has the result of its test split for this length.
     """
-    rows: list[dict[str, Any]] = []
-    for part, sweep in tuning.items():
-        study = sweep.study
-        seeds = study.tuning_seeds + study.final_seeds
-        named = {name: name.rpartition(".") for name in sweep.arms}
-        values = {name: study.trials(arm)[trial] for name, (arm, _, trial) in named.items()}
-        rows += _rows("tuning", part, sweep, seeds, values, study.measured)
-    for part, own in plan.parts().items():
-        values = {arm: choice.values for arm, choice in own.choices.items()}
-        rows += _rows(
-            "testing", part, testing[part], own.study.test_seeds, values, own.study.measured
-        )
-    frame = pd.DataFrame(rows)
-    return frame if "norm_ratio" in frame else frame.assign(norm_ratio=np.nan)
+    rows = [
+        row for sweeps in stages for part, sweep in sweeps.items() for row in _rows(part, sweep)
+    ]
+    frame, name = pd.DataFrame(rows), study.metric
+    needed = [
+        "stage", "arm", "trial", "seed", "diverged", f"test_{name}", f"validation_{name}",
+        "best_evaluation", "evaluations", "classes", "test_documents", RECORD,
+    ]  # fmt: skip
+    frame = frame.reindex(columns=list(dict.fromkeys([*frame, *needed])))
+    return frame.astype({"diverged": bool})
 
 
-def _rows(
-    stage: str, part: str, sweep: Sweep, seeds: list[int], values: dict[str, Values], metric: Metric
-) -> list[dict[str, Any]]:
-    folders = sweep.folders(sweep.arms, seeds)
-    rows = []
+def _rows(part: str, sweep: Sweep) -> list[dict[str, Any]]:
+    folders, rows = sweep.folders(sweep.arms, sweep.seeds), []
     counted: set[str] = set()
-    for (arm, seed), record in sweep.results(sweep.arms, seeds).items():
-        name, _, trial = arm.rpartition(".") if stage == "tuning" else (arm, "", "")
-        row: dict[str, Any] = {"stage": stage, "arm": name, "trial": trial, "seed": seed}
-        row |= {"repeat": part} if part else {}
-        row |= values[arm]
-        row |= {"diverged": record is None, "folder": folders[arm, seed].as_posix()}
-        if record is not None:
-            if stage == "testing":
-                row |= task_bags(folders[arm, seed], record)
-            row |= {
-                f"test_{metric.name}": value_of(record["test"], metric),
-                f"validation_{metric.name}": value_of(record["validation"], metric),
-                "best_evaluation": record["best_evaluation"],
-                "evaluations": record["evaluations"],
-                **{f"{at(metric)}{n}": value for n, value in by_length(record, metric).items()},
-                "max_len": record["settings"]["data.max_len"],
-                "classes": len(record.get("label_names", [])),
-                "test_documents": record["documents"]["test"],
-                "norm_ratio": _norm_ratio(folders[arm, seed]),
-                "core_seconds": _seconds(record, counted) * record["host"]["threads"],
-                "fingerprint": record["fingerprint"],
-                "commit": record["commit"],
-                "plan": record.get("plan"),
-                "started": record.get("started"),
+    for (name, seed), record in sweep.results(sweep.arms, sweep.seeds).items():
+        arm, _, trial = (name, "", "") if sweep.plan else name.rpartition(".")
+        rows.append(
+            {
+                "stage": "testing" if sweep.plan else "tuning",
+                "arm": arm,
+                "trial": trial,
+                "seed": seed,
+                **({"repeat": part} if part else {}),
+                **{key: sweep.values[name][key] for key in sweep.study.tuned},
+                "diverged": record is None,
+                "folder": folders[name, seed].as_posix(),
+                **(_measured(record, sweep.study.measured, counted) if record else {}),
+                RECORD: record,
             }
-        rows.append(row)
+        )
     return rows
+
+
+def _measured(record: Record, metric: Metric, counted: set[str]) -> dict[str, Any]:
+    def value(split: Mapping[str, float]) -> float:
+        return metric.factor * float(split[metric.name])
+
+    max_len = int(record["settings"]["data.max_len"])
+    lengths = {int(n): value(split) for n, split in record.get("lengths", {}).items()}
+    if lengths:
+        lengths.setdefault(max_len, value(record["test"]))
+    return {
+        f"test_{metric.name}": value(record["test"]),
+        f"validation_{metric.name}": value(record["validation"]),
+        "best_evaluation": record["best_evaluation"],
+        "evaluations": record["evaluations"],
+        **{f"{at(metric)}{n}": result for n, result in lengths.items()},
+        "max_len": max_len,
+        "classes": len(record.get("label_names", [])),
+        "test_documents": record["documents"]["test"],
+        "core_seconds": _seconds(record, counted) * record["host"]["threads"],
+        "fingerprint": record["fingerprint"],
+        "commit": record["commit"],
+        "plan": record.get("plan"),
+        "started": record.get("started"),
+    }
 
 
 def _seconds(record: Record, counted: set[str]) -> float:
@@ -92,9 +88,3 @@ def _seconds(record: Record, counted: set[str]) -> float:
         counted.add(first["fingerprint"])
         seconds += float(first["seconds"])
     return seconds
-
-
-def _norm_ratio(folder: Path) -> float:
-    frame = read_table(folder / DIAGNOSTICS, Diagnostic)
-    frame = frame[(frame["name"] == "norm_ratio") & (frame["by"] == "")]
-    return float(frame.sort_values("epoch")["value"].iloc[-1]) if len(frame) else np.nan

@@ -1,20 +1,20 @@
-"""Values from the records of a study's runs: results, guessing, resolution, convergence."""
+"""Values from the runs of a study: outcomes, guessing, resolution, convergence.
 
-from collections.abc import Iterable, Mapping
+`runs` has a row for each finished test run, as `finished_runs` in run_table.py and as runs.csv.
+"""
+
+from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
 
 from posfuse.evidence.metric import ACCURACY, Metric
-from posfuse.runs.records import Record
 from posfuse.statistics.lengths import area
 from posfuse.study.spec import BEYOND
 
-Results = Mapping[tuple[str, int], Record | None]  # by (arm, seed); None for a run that diverged
-
 
 def outcomes(
-    results: Results, metric: Metric = ACCURACY, outcome: str = "", solved: float | None = None
+    runs: pd.DataFrame, metric: Metric = ACCURACY, outcome: str = "", solved: float | None = None
 ) -> pd.DataFrame:
     """The metric on the test split, or with outcome=beyond its mean beyond the trained length: a
     row for each seed, a column for each arm. A run that diverged has the result of guessing. With
@@ -23,74 +23,73 @@ def outcomes(
 
     NaN for a run that is not done, or has no test beyond its trained length.
     """
-    of_arm, values = guesses(results, metric), dict[str, dict[int, float]]()
-    if solved is not None:
-        of_arm = dict.fromkeys(of_arm, -np.inf)
-    for (arm, seed), record in results.items():
-        value = of_arm[arm] if record is None else _value(record, metric, outcome)
-        values.setdefault(arm, {})[seed] = value
-    frame = pd.DataFrame(values, dtype=float)
+    if runs.empty:
+        return pd.DataFrame(dtype=float)
+    values = _beyond(runs, metric) if outcome == BEYOND else runs[f"test_{metric.name}"]
+    guess = runs["arm"].map(guesses(runs, metric)) if solved is None else -np.inf
+    values = values.astype(float).mask(runs["diverged"], guess)
+    frame = runs.assign(value=values).pivot(index="seed", columns="arm", values="value")
     if solved is None:
         return frame
     return (100.0 * (frame.round(9) >= solved)).where(frame.notna())
 
 
-def _value(record: Record, metric: Metric, outcome: str) -> float:
-    if outcome != BEYOND:
-        return value_of(record["test"], metric)
-    values = by_length(record, metric)
-    return area(values, record["settings"]["data.max_len"]) if values else np.nan
+def _beyond(runs: pd.DataFrame, metric: Metric) -> "pd.Series[float]":
+    columns = lengths_of(runs, metric)
+    if not columns:
+        return pd.Series(np.nan, runs.index)
+
+    def mean(run: "pd.Series[float]") -> float:
+        values = {n: run[column] for column, n in columns.items() if pd.notna(run[column])}
+        return area(values, run["max_len"])
+
+    return runs.apply(mean, axis=1)
 
 
-def by_length(record: Record, metric: Metric) -> dict[int, float]:
-    """The metric by test length, in the metric's unit; empty without data.test_lengths.
+def at(metric: Metric) -> str:
+    """The prefix of the columns of test lengths."""
+    return f"test_{metric.name}_at_"
 
-    If the trained length has no separate test, the test split is used for it.
+
+def lengths_of(runs: pd.DataFrame, metric: Metric) -> dict[str, int]:
+    """The test lengths by their columns; empty without data.test_lengths."""
+    columns = [column for column in map(str, runs) if column.startswith(at(metric))]
+    return {column: int(column.removeprefix(at(metric))) for column in columns}
+
+
+def by_test_length(runs: pd.DataFrame, metric: Metric) -> pd.DataFrame:
+    """A row for each run and test length: arm, seed, max_len, classes, test_length and value.
+    Empty without data.test_lengths."""
+    columns = lengths_of(runs, metric)
+    if not columns:
+        return runs.iloc[:0]
+    kept = ["arm", "seed", "max_len", "classes"]
+    rows = runs.melt(kept, list(columns), "test_length", "value").dropna(subset="value")
+    return rows.assign(test_length=rows["test_length"].map(columns))
+
+
+def guesses(runs: pd.DataFrame, metric: Metric) -> "pd.Series[float]":
+    """The result of guessing of each arm, in the metric's unit.
+
+    For accuracy it depends on the number of classes: of the arm, or of all arms if none of its runs
+    has classes; 0 if no run has classes.
     """
-    values = {int(n): value_of(split, metric) for n, split in record.get("lengths", {}).items()}
-    if values:
-        values.setdefault(int(record["settings"]["data.max_len"]), value_of(record["test"], metric))
-    return values
-
-
-def value_of(split: Mapping[str, float], metric: Metric) -> float:
-    """The metric in the results of a split, in the metric's unit."""
-    return metric.factor * float(split[metric.name])
-
-
-def guess(records: Iterable[Record | None], metric: Metric, otherwise: float = 0.0) -> float:
-    """The result of guessing, in the metric's unit.
-
-    For accuracy it depends on the largest number of classes in a record; it is `otherwise` if no
-    record has classes.
-    """
+    classes = runs["classes"].astype(float).groupby(runs["arm"]).max()
     if metric != ACCURACY:
-        return metric.guess
-    classes = [len(r["label_names"]) for r in records if r and r.get("label_names")]
-    return 100 / max(classes) if classes else otherwise
+        return pd.Series(metric.guess, classes.index)
+    classes = classes.where(classes > 0, classes.max())
+    return (100 / classes).where(classes > 0, 0.0)
 
 
-def guesses(results: Results, metric: Metric) -> dict[str, float]:
-    """The result of guessing of each arm, or of all arms if none of its runs has classes."""
-    by_arm: dict[str, list[Record | None]] = {}
-    for (arm, _), record in results.items():
-        by_arm.setdefault(arm, []).append(record)
-    of_all = guess(results.values(), metric)
-    return {arm: guess(records, metric, of_all) for arm, records in by_arm.items()}
+def resolution(runs: pd.DataFrame, arms: Iterable[str], metric: Metric = ACCURACY) -> float:
+    """The points of one test document in the smallest test split of these arms; NaN if no run has
+    its size, or if the metric is not a fraction of documents."""
+    sizes = runs.loc[runs["arm"].isin(list(arms)), "test_documents"]
+    return 100 / float(sizes.min()) if metric.is_share else np.nan
 
 
-def resolution(results: Results, arms: Iterable[str], metric: Metric = ACCURACY) -> float:
-    """The points of one test document in the smallest test split of these arms; NaN if no record
-    has its size, or if the metric is not a fraction of documents."""
-    wanted = set(arms)
-    records = [r for (arm, _), r in results.items() if arm in wanted and r and "documents" in r]
-    if not records or not metric.is_share:
-        return np.nan
-    return 100 / min(int(r["documents"]["test"]) for r in records)
-
-
-def best_was_last(record: Record) -> bool:
-    """True if a run's best evaluation was its last one, so it may not have converged."""
-    if "evaluations" in record:
-        return bool(record["best_evaluation"] == record["evaluations"])
-    return bool(record["best_epoch"] == record["epochs"])
+def best_was_last(runs: pd.DataFrame) -> float:
+    """The share of the runs whose best evaluation was their last one, so they may not have
+    converged; NaN if all diverged."""
+    done = runs[~runs["diverged"]]
+    return float((done["best_evaluation"] == done["evaluations"]).mean())

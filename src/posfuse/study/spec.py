@@ -14,7 +14,6 @@ from posfuse.runs.schemas import Strict, one_of
 from posfuse.runs.seeds import seeds_of
 from posfuse.statistics.sequential import Looks, Margins
 
-MOST_LOOKS = 50
 EXPECTED = ("greater", "less", "equivalent")
 NULL_ARM = "null_arm"  # the name of the arm that repeats another arm
 METHODS = ("random", "tpe")  # methods of drawing values from ranges
@@ -68,9 +67,9 @@ class Evaluation(Strict):
     """The fresh seeds and the looks."""
 
     seeds: Annotated[Seeds, about("none of them is a tuning seed")] = None
-    looks: Annotated[list[int], about("numbers of seeds per arm at the looks, or of repeats")] = (
-        field(default_factory=list)
-    )
+    looks: Annotated[
+        list[int], about("numbers of seeds per arm at the looks, or of repeats", max_length=50)
+    ] = field(default_factory=list)
     alpha: Annotated[float, about("error rate of each family", gt=0, lt=0.5)] = 0.05
     spent: Annotated[list[float], about("alpha up to each look; empty: O'Brien-Fleming")] = field(
         default_factory=list
@@ -215,11 +214,6 @@ class Study(Strict):
         return math.hypot(between, self.assumed.spread / math.sqrt(self.seeds_of_units))
 
     @property
-    def null_arms(self) -> dict[str, Values]:
-        """The null arm with its original arm; empty without one."""
-        return {NULL_ARM: self.arms[NULL_ARM]} if NULL_ARM in self.arms else {}
-
-    @property
     def measured(self) -> Metric:
         return METRICS[self.metric]
 
@@ -261,6 +255,11 @@ class Study(Strict):
         return seeds_of("testing.seeds", self.testing.seeds)
 
     @property
+    def tuned(self) -> list[str]:
+        """The keys that tuning chooses."""
+        return [*self.tuning.grid, *self.tuning.random] if self.tuning else []
+
+    @property
     def is_searched(self) -> bool:
         return self.tuning is not None and self.tuning.method == "tpe"
 
@@ -283,7 +282,7 @@ class Study(Strict):
                     for r in self.tuning.random.values()
                 )
                 drawn[tuple(row)] = None
-            keys, rows = list(self.tuning.random), list(drawn)
+            rows = list(drawn)
         else:
-            keys, rows = list(self.tuning.grid), [*itertools.product(*self.tuning.grid.values())]
-        return {f"t{i:02}": dict(zip(keys, row, strict=True)) for i, row in enumerate(rows)}
+            rows = [*itertools.product(*self.tuning.grid.values())]
+        return {f"t{i:02}": dict(zip(self.tuned, row, strict=True)) for i, row in enumerate(rows)}

@@ -1,18 +1,19 @@
 """The stages of a study: tune, freeze the plan, run fresh seeds up to each look, judge."""
 
-import re
 from collections.abc import Callable, Iterable
 from itertools import product
-from typing import Any
+
+import pandas as pd
 
 from posfuse.errors import InputError
+from posfuse.statistics.contrasts import UNDECIDED
 from posfuse.study import plan as plans
 from posfuse.study import search
 from posfuse.study.configurations import check_documents, fingerprints, settings_of_arms
 from posfuse.study.looks import Progress, progress
 from posfuse.study.plan import Plan
 from posfuse.study.repeats import part_of, parts_of, units_of
-from posfuse.study.scores import Results
+from posfuse.study.run_table import finished_runs
 from posfuse.study.spec import NULL_ARM, Study, Trials, Values
 from posfuse.study.sweeps import OUTPUT, Sweep
 
@@ -36,7 +37,7 @@ def tuning_sweep(name: str, study: Study, extra: list[str]) -> Sweep:
 
 def _sweep_of(name: str, study: Study, extra: list[str], trials: Trials) -> Sweep:
     arms = {
-        plans.trial_name(arm, trial): {**study.arms[arm], **values}
+        f"{arm}.{trial}": {**study.arms[arm], **values}
         for arm, own in trials.items()
         for trial, values in own.items()
     }
@@ -50,28 +51,23 @@ def _search(name: str, study: Study, extra: list[str], say: Say | None = None) -
 
     def score(newest: Trials) -> dict[str, float] | None:
         sweep = _sweep_of(name, study, extra, newest)
-        results, (trial,) = (
-            sweep.results(sweep.arms, seeds),
-            {t for own in newest.values() for t in own},
-        )
-        if len(results) < len(sweep.arms) * len(seeds):
+        if len(sweep.results(sweep.arms, seeds)) < len(sweep.arms) * len(seeds):
             if say is None:
                 return None
+            (trial,) = {trial for own in newest.values() for trial in own}
             say(f"tuning: trial {trial} of each arm")
             sweep.run(sweep.arms, seeds, extra)
-            results = sweep.results(sweep.arms, seeds)
-        return {
-            arm: plans.scores_of(study, arm, own, seeds, results)[trial]
-            for arm, own in newest.items()
-        }
+        runs = finished_runs(study, {"": sweep})
+        runs = runs[runs["seed"].isin(seeds)]
+        return {arm: plans.scores_of(study, runs[runs["arm"] == arm]).item() for arm in newest}
 
     study.tried = search.trials(study, score)
 
 
-def finalist_arms(study: Study, results: Results) -> list[str]:
+def finalist_arms(study: Study, runs: pd.DataFrame) -> list[str]:
     """The arms of the tuning sweep that run again with the final seeds."""
-    finalists = plans.finalists(study, results)
-    return [plans.trial_name(arm, trial) for arm, trials in finalists.items() for trial in trials]
+    finalists = plans.finalists(study, runs)
+    return [f"{arm}.{trial}" for arm, trials in finalists.items() for trial in trials]
 
 
 def named(name: str, part: str) -> str:
@@ -87,12 +83,9 @@ def testing_sweeps(name: str, plan: Plan) -> dict[str, Sweep]:
     }
 
 
-def tested(name: str, plan: Plan) -> Results:
-    """The results of the done test runs. No two parts share a seed."""
-    results: dict[tuple[str, int], Any] = {}
-    for sweep in testing_sweeps(name, plan).values():
-        results |= sweep.results(sweep.study.arms, sweep.study.test_seeds)
-    return results
+def tested(name: str, plan: Plan) -> pd.DataFrame:
+    """The test runs that are done. No two parts share a seed."""
+    return finished_runs(plan.study, testing_sweeps(name, plan))
 
 
 def frozen_plan(name: str, study: Study) -> Plan | None:
@@ -103,8 +96,7 @@ def frozen_plan(name: str, study: Study) -> Plan | None:
 def has_tested(name: str) -> bool:
     """True if any test run has started. The sweeps of any number of repeats count, because the
     number may have changed."""
-    of_study = re.compile(rf"{re.escape(name)}(_r\d+(_null)?)?_test")
-    sweeps = [f for f in OUTPUT.glob(f"{name}*_test") if of_study.fullmatch(f.name)]
+    sweeps = [*OUTPUT.glob(f"{name}_test"), *OUTPUT.glob(f"{name}_r[0-9]*_test")]
     return any(any(sweep.rglob("config.yaml")) for sweep in sweeps)
 
 
@@ -119,7 +111,7 @@ def check_arms(name: str, study: Study, extra: list[str], say: Say = print) -> d
         settings = settings_of_arms(study, arms, extra)
         settings_of_arms(study, tuned, extra)
         check_documents(study, arms, settings, extra, say)
-        if study.null_arms:
+        if NULL_ARM in study.arms:
             settings[NULL_ARM] = settings[study.tuning.null_arm]  # type: ignore[union-attr]
     except InputError as error:
         raise InputError(f"study {name}: {error}") from None
@@ -146,10 +138,10 @@ def not_judged(name: str, plan: Plan, state: Progress) -> list[str]:
     study, looks, lines = plan.study, plan.study.looks.seeds, []
     reasons: dict[tuple[str, int], str] = {}
     for sweep in testing_sweeps(name, plan).values():
-        reasons |= sweep.reasons(sweep.study.arms, sweep.study.test_seeds)
+        reasons |= sweep.reasons(sweep.arms, sweep.seeds)
     for v in state.verdicts:
         h, made = v.hypothesis, state.looks[v.hypothesis.family]
-        if v.verdict != "undecided" or made == len(looks):
+        if v.verdict != UNDECIDED or made == len(looks):
             continue
         runs = runs_of(study, h.weights, looks[made]).values()
         asked = [key for arms, seeds in runs for key in product(arms, seeds)]
@@ -188,10 +180,8 @@ def run(
         say(f"look at {n}: {', '.join(state.next_arms)}")
         for part, (arms, seeds) in runs_of(study, state.next_arms, state.next_look).items():
             sweeps[part].run(arms, seeds, extra)
-        before, state = state, progress(study, tested(name, plan))
-        if (state.next_look, state.next_arms) == (before.next_look, before.next_arms):
-            raise InputError(f"{OUTPUT / name}: no result of the look at {n}; see above")
-        decided = {v.hypothesis.name for v in before.verdicts if v.verdict != "undecided"}
+        decided = {v.hypothesis.name for v in state.verdicts if v.verdict != UNDECIDED}
+        state = progress(study, tested(name, plan))
         for v in state.verdicts:
             if v.decision and v.hypothesis.name not in decided:
                 say(f"  {v.hypothesis.name}: {v.verdict} after {v.decision.n} {study.units}")
@@ -205,10 +195,7 @@ def _has_its_configs(name: str, plan: Plan, extra: list[str]) -> bool:
 
     Raises InputError if test seeds ran with other configs.
     """
-    frozen, configs = plan.configs, dict[str, str]()
-    for part, own in plan.parts().items():
-        of_part = fingerprints(own.study, own.arms(), extra)
-        configs |= {plans.in_part(part, arm): config for arm, config in of_part.items()}
+    frozen, configs = plan.configs, _configs(plan.study, plan.choices, extra)
     changed = [arm for arm in configs | frozen if configs.get(arm) != frozen.get(arm)]
     if changed and has_tested(name):
         raise InputError(
@@ -219,18 +206,23 @@ def _has_its_configs(name: str, plan: Plan, extra: list[str]) -> bool:
     return not changed
 
 
+def _configs(study: Study, choices: dict[str, plans.Choice], extra: list[str]) -> dict[str, str]:
+    """The fingerprint of each arm's config with its chosen settings, as in plan.yaml."""
+    configs: dict[str, str] = {}
+    for part, own in parts_of(study).items():
+        of_part = fingerprints(own, plans.with_choices(own, choices, part), extra)
+        configs |= {plans.in_part(part, arm): config for arm, config in of_part.items()}
+    return configs
+
+
 def _tune(name: str, study: Study, extra: list[str], say: Say) -> Plan:
     """Tune every arm, in each repeat, and write the chosen settings into plan.yaml."""
     choices: dict[str, plans.Choice] = {}
-    configs: dict[str, str] = {}
     for part, own in parts_of(study).items():
-        results = _tuning_results(named(name, part), own, extra, say) if study.tuning else {}
-        chosen = plans.choose(own, results)
-        of_part = fingerprints(own, plans.with_choices(own, chosen), extra)
-        for arm in own.arms:
-            place = plans.in_part(part, arm)
-            choices[place], configs[place] = chosen[arm], of_part[arm]
-    plan = plans.freeze(study, choices, configs, OUTPUT / name)
+        runs = _tuning_runs(named(name, part), own, extra, say) if study.tuning else pd.DataFrame()
+        chosen = plans.choose(own, runs)
+        choices |= {plans.in_part(part, arm): choice for arm, choice in chosen.items()}
+    plan = plans.freeze(study, choices, _configs(study, choices, extra), OUTPUT / name)
     for arm, choice in plan.choices.items():
         if choice.values:
             values = ", ".join(f"{key}={value}" for key, value in choice.values.items())
@@ -243,17 +235,15 @@ def _tune(name: str, study: Study, extra: list[str], say: Say) -> Plan:
     return plan
 
 
-def _tuning_results(name: str, study: Study, extra: list[str], say: Say) -> Results:
+def _tuning_runs(name: str, study: Study, extra: list[str], say: Say) -> pd.DataFrame:
     """Run all trials, then the finalists with their own seeds."""
     if study.is_searched:
         _search(name, study, extra, say)
     sweep, seeds = tuning_sweep(name, study, extra), study.tuning_seeds
     say(f"tuning: {len(study.arms)} arms x {len(study.trials())} trials x {len(seeds)} seeds")
     sweep.run(sweep.arms, seeds, extra)
-    results = sweep.results(sweep.arms, seeds)
     if finals := study.final_seeds:
-        trials = finalist_arms(study, results)
+        trials = finalist_arms(study, finished_runs(study, {"": sweep}))
         say(f"tuning: {len(trials)} finalists x {len(finals)} seeds")
         sweep.run(trials, finals, extra)
-        results |= sweep.results(trials, finals)
-    return results
+    return finished_runs(study, {"": sweep})

@@ -51,8 +51,14 @@ class Sweep:
         the fingerprints of their configs with seed 0. `plan` is the plan of test runs."""
         self.study, self.name, self.stage, self.id = study, name, stage, f"{name}_{stage}"
         self.folder = OUTPUT / self.id
-        self.arms = {arm: overrides(values) for arm, values in arms.items()}
+        self.values, self.arms = arms, {arm: overrides(own) for arm, own in arms.items()}
         self.configs, self.plan = configs, plan
+
+    @property
+    def seeds(self) -> list[int]:
+        """All seeds of the stage."""
+        study = self.study
+        return study.test_seeds if self.plan else study.tuning_seeds + study.final_seeds
 
     def run(self, arms: Collection[str], seeds: Collection[int], extra: list[str]) -> None:
         """Train these arms with these seeds. Finished runs are skipped.
@@ -134,28 +140,25 @@ class Sweep:
 
     def _read(self, arm: str, seed: int, folder: Path) -> tuple[records.Record | None, str]:
         """The record of a run, and the reason if the run has no result, otherwise ""."""
-        path, config = folder / records.RESULT, self.configs[arm]
-        if path.exists():
-            try:
-                record = records.read_result(path)
-            except InputError as error:
-                return None, str(error)
-            refused = refusal(record, seed, config, self.plan)
-            score = f"test.{self.study.metric}"
-            if not refused and not isinstance(identity.flatten(record).get(score), int | float):
-                refused = f"has no number {score}"
-            return record, f"{path}: {refused}; remove it to run again" if refused else ""
-        if not (folder / records.FAILURE).exists():
-            return None, MISSING
-        failure = records.read_failure(folder / records.FAILURE)
-        if failure["kind"] != Diverged.kind:
-            return None, failure["message"]
-        try:  # failure.json does not identify the run
-            cfg = configs.read_config(folder)
-            refused = refusal(records.identity(cfg, folder), seed, config, self.plan)
+        path, failure = folder / records.RESULT, folder / records.FAILURE
+        record = None
+        try:
+            if path.exists():
+                identity_of = record = records.read_result(path)
+            elif not failure.exists():
+                return None, MISSING
+            elif (failed := records.read_failure(failure))["kind"] != Diverged.kind:
+                return None, failed["message"]
+            else:  # failure.json does not identify the run
+                path = folder
+                identity_of = records.identity(configs.read_config(folder), folder)
         except InputError as error:
             return None, str(error)
-        return None, f"{folder}: {refused}; remove it to run again" if refused else ""
+        refused = refusal(identity_of, seed, self.configs[arm], self.plan)
+        score = f"test.{self.study.metric}"
+        if record and not isinstance(identity.flatten(record).get(score), int | float):
+            refused = refused or f"has no number {score}"
+        return record, f"{path}: {refused}; remove it to run again" if refused else ""
 
     def folders(self, arms: Iterable[str], seeds: Iterable[int]) -> dict[tuple[str, int], Path]:
         """The folder of each run by arm and seed; none before the sweep has started."""

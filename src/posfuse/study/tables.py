@@ -119,19 +119,13 @@ def verdict_table(study: Study, state: Progress) -> Table:
     """One row per hypothesis."""
     looks, metric = ", ".join(map(str, study.looks.seeds)), study.measured
     has_more = any(v.all_seeds for v in state.verdicts)
+    names = [*NUMBERS, *OF_ALL_SEEDS * has_more]
     rows = []
     for v in state.verdicts:
-        h, d = v.hypothesis, v.decision
-        row: dict[str, object] = {
-            "hypothesis": h.name,
-            "family": h.family,
-            "difference": h.difference,
-        }
-        row |= {"expects": h.expects, "verdict": v.verdict}
-        values = vars(d) if d else dict.fromkeys(NUMBERS, np.nan)
-        row |= {name: values[name] for name in NUMBERS} | {"margin": h.margin}
-        every = vars(v.all_seeds) if v.all_seeds else dict.fromkeys(OF_ALL_SEEDS, np.nan)
-        rows.append(row | {f"all_{name}": every[name] for name in OF_ALL_SEEDS * has_more})
+        h, every = v.hypothesis, vars(v.all_seeds) if v.all_seeds else {}
+        row = {**vars(h), "hypothesis": h.name, "difference": h.difference, "verdict": v.verdict}
+        row |= vars(v.decision) if v.decision else {}
+        rows.append(row | {f"all_{name}": value for name, value in every.items()})
 
     def over_all(n: float, mean: float, low: float, high: float) -> str:
         ends = interval(low, high, digits=metric.digits)
@@ -142,9 +136,9 @@ def verdict_table(study: Study, state: Progress) -> Table:
         f"{study.units}: the difference over all {study.units} that ran, with its 95 % interval "
         "and their number."
     )
-    all_seeds: Column = (f"all {study.units}", over_all, *(f"all_{name}" for name in OF_ALL_SEEDS))
+    all_seeds: Column = (f"all {study.units}", over_all, *OF_ALL_SEEDS)
     return table_of(
-        pd.DataFrame(rows),
+        pd.DataFrame(rows, columns=names),
         [
             ("verdict", str, "verdict"),
             ("family", str, "family"),
@@ -173,5 +167,8 @@ def verdict_table(study: Study, state: Progress) -> Table:
     )  # fmt: skip
 
 
-OF_ALL_SEEDS = ("n", "mean", "low", "high")
-NUMBERS = ("n", "mean", "low", "high", "p_difference", "level", "p_equivalence")
+NUMBERS = (
+    "hypothesis", "family", "difference", "expects", "verdict", "n", "mean", "low", "high",
+    "p_difference", "level", "p_equivalence", "margin",
+)  # fmt: skip
+OF_ALL_SEEDS = ("all_n", "all_mean", "all_low", "all_high")

@@ -10,43 +10,34 @@ from posfuse.report import table
 from posfuse.report.table import Column, Table, table_of
 from posfuse.statistics import paired as st
 from posfuse.study.plan import Plan
-from posfuse.study.scores import Results, best_was_last, by_length, outcomes
+from posfuse.study.scores import best_was_last, by_test_length, outcomes
 from posfuse.study.spec import BEYOND, Study
 
 
-def arms_table(plan: Plan, results: Results) -> Table:
+def arms_table(plan: Plan, runs: pd.DataFrame) -> Table:
     """The chosen settings of each arm, and its test results."""
     metric, has_repeats = plan.study.measured, plan.study.repeats > 1
     parts = [(place, own, arm) for place, own in plan.parts().items() for arm in own.choices]
     if has_repeats:  # the repeats of an arm are below each other
         parts.sort(key=lambda part: list(plan.study.arms).index(part[2]))
-    by_outcome = {name: outcomes(results, metric, name) for name in (metric.name, BEYOND)}
+    has_beyond = any(h.outcome == BEYOND for h in plan.study.hypotheses)
+    by_outcome = {"": outcomes(runs, metric), "beyond_": outcomes(runs, metric, BEYOND)}
     rows = []
     for place, own, arm in parts:
-        choice, keys = own.choices[arm], [(arm, seed) for seed in own.study.test_seeds]
-        runs = [results[key] for key in keys if key in results]
-        values, beyond = (
-            frame.get(arm, pd.Series(dtype=float)).reindex(own.study.test_seeds).dropna()
-            for frame in by_outcome.values()
-        )
-        last = [best_was_last(record) for record in runs if record is not None]
+        choice, seeds = own.choices[arm], own.study.test_seeds
+        done = runs[(runs["arm"] == arm) & runs["seed"].isin(seeds)]
         chosen = [f"{k}={v}{'†' if k in choice.edges else ''}" for k, v in choice.values.items()]
-        rows.append(
-            {
-                "arm": arm,
-                "repeat": place,
-                "chosen": " ".join(chosen),
-                "validation": np.nan if choice.validation is None else choice.validation,
-                "n": len(values),
-                "mean": values.mean(),
-                "std": st.spread(values),
-                "beyond_n": len(beyond),
-                "beyond_mean": beyond.mean(),
-                "beyond_std": st.spread(beyond),
-                "diverged": sum(record is None for record in runs),
-                "last": np.mean(last) if last else np.nan,
-            }
-        )
+        row = {
+            "arm": arm,
+            "repeat": place,
+            "chosen": " ".join(chosen),
+            "validation": np.nan if choice.validation is None else choice.validation,
+        }
+        for name, frame in by_outcome.items():
+            values = frame.get(arm, pd.Series(dtype=float)).reindex(seeds).dropna()
+            row |= {f"{name}n": len(values), f"{name}mean": values.mean()}
+            row[f"{name}std"] = st.spread(values)
+        rows.append(row | {"diverged": done["diverged"].sum(), "last": best_was_last(done)})
     most = plan.study.convergence.most_last
     tuned: list[Column] = []
     choice_caption = ""
@@ -61,7 +52,7 @@ def arms_table(plan: Plan, results: Results) -> Table:
         )
     cell = partial(table.over_seeds, digits=metric.digits)
     longer: list[Column] = []
-    if any(h.outcome == BEYOND for h in plan.study.hypotheses):
+    if has_beyond:
         longer = [("beyond", cell, "beyond_mean", "beyond_std", "beyond_n")]
         choice_caption += f"Beyond: mean {metric.title} beyond the trained length. "
     return table_of(
@@ -83,27 +74,20 @@ def arms_table(plan: Plan, results: Results) -> Table:
     )
 
 
-def lengths_table(results: Results, metric: Metric) -> Table | None:
+def lengths_table(runs: pd.DataFrame, metric: Metric) -> Table | None:
     """Results by test length of each arm; None without data.test_lengths."""
-    cells = [
-        {"arm": arm, "length": length, "value": value}
-        for (arm, _), record in results.items()
-        if record
-        for length, value in by_length(record, metric).items()
-    ]
-    if not cells:
+    frame = by_test_length(runs, metric)
+    if frame.empty:
         return None
-    frame = pd.DataFrame(cells)
-    lengths = sorted(frame["length"].unique())
+    lengths = sorted(frame["test_length"].unique())
     cell = partial(table.over_seeds, digits=metric.digits)
     rows = []
-    for arm, own in frame.groupby("arm", sort=False):
+    for arm in runs.loc[runs["arm"].isin(frame["arm"]), "arm"].unique():
         row: dict[str, object] = {"arm": arm}
         for length in lengths:
-            values = own.loc[own["length"] == length, "value"]
-            row[f"{length} n"] = len(values)
-            row[f"{length} mean"] = values.mean()
-            row[f"{length} std"] = st.spread(values) if len(values) else np.nan
+            values = frame.loc[(frame["arm"] == arm) & (frame["test_length"] == length), "value"]
+            row |= {f"{length} n": len(values), f"{length} mean": values.mean()}
+            row[f"{length} std"] = st.spread(values)
         rows.append(row)
     return table_of(
         pd.DataFrame(rows),

@@ -11,7 +11,7 @@ from posfuse.statistics.budget import FEWEST, best_by_budget
 from posfuse.statistics.nested import components
 from posfuse.study.plan import Plan
 from posfuse.study.repeats import seeds_of_unit, units_of
-from posfuse.study.scores import Results, outcomes
+from posfuse.study.scores import outcomes
 from posfuse.study.tables_of_arms import guess_text
 
 
@@ -33,13 +33,13 @@ def budget_table(plan: Plan) -> Table | None:
     return own_values.budget_table(pd.DataFrame(rows), metric, more) if rows else None
 
 
-def tuning_table(plan: Plan, results: Results) -> Table | None:
+def tuning_table(plan: Plan, runs: pd.DataFrame) -> Table | None:
     """A row for each arm: the range of its chosen values over repeats, and the spread of its test
     results between repeats and within them; None without repeats, or before two are tested."""
     study = plan.study
     if study.repeats == 1:
         return None
-    metric, values, rows = study.measured, outcomes(results, study.measured), []
+    metric, values, rows = study.measured, outcomes(runs, study.measured), []
     for arm in study.arms:
         seeds = [seeds_of_unit(study, arm, unit) for unit in units_of(study)]
         column = values.get(arm, pd.Series(dtype=float))

@@ -1,0 +1,40 @@
+"""A small study, and hand-written runs of a study as `finished_runs` gives them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from posfuse.study.spec import Assumed, Evaluation, Hypothesis, Study
+
+
+def small_study(*more: str, **changes) -> Study:
+    """A study of addition, concatenation and more operators with two looks at up to 8 seeds."""
+    study = Study(
+        question="q",
+        arms={arm: {"fusion": arm} for arm in ("add", "concat", *more)},
+        testing=Evaluation(seeds="0-7", looks=[4, 8]),
+        hypotheses=[Hypothesis("gain", "t", "concat", "add", expects="greater")],
+        assumed=Assumed(3.0, 2.0),
+    )
+    return replace(study, **changes)
+
+
+def study_runs(
+    metric: str = "accuracy", classes: int = 5, best: int = 1, **results
+) -> pd.DataFrame:
+    """The test runs of each arm, with two evaluations, of which `best` is the best one.
+
+    `results` has the results of each arm in the unit of the metric: a list over seeds, or a dict by
+    seed. None is a run that diverged.
+    """
+    run = {"stage": "testing", "arm": "", "trial": "", "seed": 0, "diverged": False}
+    measured = {"best_evaluation": best, "evaluations": 2, "classes": 5}
+    measured |= {f"test_{metric}": 0.0, "test_documents": np.nan, "norm_ratio": np.nan}
+    rows = []
+    for arm, values in results.items():
+        by_seed = values if isinstance(values, dict) else dict(enumerate(values))
+        for seed, value in by_seed.items():
+            own = {"diverged": True} if value is None else measured | {f"test_{metric}": value}
+            rows.append(run | {"arm": arm, "seed": seed} | own)
+    return pd.DataFrame(rows, columns=[*run, *measured]).astype({"diverged": bool})
