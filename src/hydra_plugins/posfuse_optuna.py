@@ -145,7 +145,6 @@ class OptunaSweeper(PosfuseSweeper):
 
     def search(self, search: Proposals, n: int, metric: str, mode: str) -> None:
         """Run n trials, n_jobs of them at once, and print the best one."""
-        assert self.config is not None
         trials: list[list[str]] = []
         scores: list[float] = []
         while len(trials) < n:
@@ -184,7 +183,6 @@ class OptunaSweeper(PosfuseSweeper):
 
     def is_busy(self, job: list[str]) -> bool:
         """True if another process runs this job, which has failed here, or has just finished it."""
-        assert self.config is not None
         folder = Path(self.config.hydra.sweep.dir) / folder_of(job, self.config)
         if not (folder / records.FAILURE).exists():
             return (folder / records.RESULT).exists()
@@ -193,7 +191,6 @@ class OptunaSweeper(PosfuseSweeper):
 
     def write(self, trials: list[list[str]], n: int) -> None:
         """Write multirun.yaml: a sweep over the trials so far, of n, and the seeds."""
-        assert self.config is not None
         arms = {f"t{i:02}": own for i, own in enumerate(trials)}
         with read_write(self.config.hydra), open_dict(self.config.hydra.sweeper):
             self.config.hydra.sweeper.update({"params": None, "arms": arms, "n_trials": n})

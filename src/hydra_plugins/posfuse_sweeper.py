@@ -40,6 +40,10 @@ class PosfuseSweeper(BasicSweeper):
     crossed.
     """
 
+    config: Any  # these three are set by `setup`
+    hydra_context: Any
+    launcher: Any
+
     def __init__(
         self,
         max_batch_size: int | None,
@@ -74,8 +78,6 @@ class PosfuseSweeper(BasicSweeper):
         Raises InputError for a sweep over folders, over experiments, over an interval or over no
         values, and if two runs would share a folder.
         """
-        assert self.config is not None
-        assert self.hydra_context is not None
         parser = OverridesParser.create(self.hydra_context.config_loader)
         listed = [with_values(override) for override in self.given(arguments)]
         # multirun.yaml gets the names that match a glob, because posfuse status and the report read
@@ -90,7 +92,6 @@ class PosfuseSweeper(BasicSweeper):
 
     def given(self, arguments: list[str]) -> list[Override]:
         """The overrides of the sweep: first of its config file, then of the command."""
-        assert self.hydra_context is not None
         parser = OverridesParser.create(self.hydra_context.config_loader)
         params = [f"{key}={value}" for key, value in self.params.items()]
         return list(parser.parse_overrides([*params, *arguments]))
@@ -98,7 +99,6 @@ class PosfuseSweeper(BasicSweeper):
     def check(self, jobs: list[list[str]]) -> None:
         """Raise InputError for jobs that cannot run. This precedes writing multirun.yaml, because a
         refused command must not replace the file of a good sweep."""
-        assert self.config is not None
         size: Any = self.max_batch_size
         if size is not None and (type(size) is not int or (size < 1 and size != -1)):
             raise InputError(f"hydra.sweeper.max_batch_size: must be 1 or more (got {size!r})")
@@ -107,7 +107,6 @@ class PosfuseSweeper(BasicSweeper):
 
     def watched(self, run: Callable[[], None], n: int, unit: str) -> None:
         """Run a sweep of n units, and print its state every minute; sweep.fail_fast ends it."""
-        assert self.config is not None
         folder = self.config.hydra.sweep.dir
         say(f"{n} {unit}{'s' * (n > 1)} in {folder}; Ctrl-C stops, the same command resumes")
         try:
@@ -119,7 +118,6 @@ class PosfuseSweeper(BasicSweeper):
 
     def _run(self, jobs: list[list[str]]) -> None:
         """Write multirun.yaml, name the finished runs, and launch the others."""
-        assert self.config is not None
         folder = Path(self.config.hydra.sweep.dir)
         folder.mkdir(parents=True, exist_ok=True)
         OmegaConf.save(self.config, folder / MULTIRUN)
@@ -128,7 +126,6 @@ class PosfuseSweeper(BasicSweeper):
     def scores(self, jobs: list[list[str]], common: set[str], earlier: int = 0) -> list[float]:
         """Run the jobs that are not finished, and return the validation metric of each job, or NaN
         if it failed. `earlier` is the number of the command's jobs before these."""
-        assert self.launcher is not None
         scores: list[float] = []
         for batch in self.split_overrides_to_chunks(jobs, self.max_batch_size):
             known = [self._score_if_done(job, common) for job in batch]
@@ -142,7 +139,6 @@ class PosfuseSweeper(BasicSweeper):
     def _score_if_done(self, overrides: list[str], common: set[str]) -> float | None:
         """The validation metric of a finished run, and a line about it; None if it is not finished.
         Hydra would start a job, 0.2 s each."""
-        assert self.config is not None
         signals.check()
         folder = Path(self.config.hydra.sweep.dir) / folder_of(overrides, self.config)
         if not (folder / records.RESULT).exists():
@@ -163,8 +159,6 @@ class PosfuseSweeper(BasicSweeper):
     @contextmanager
     def _composed(self, overrides: list[str]) -> Iterator[DictConfig]:
         """The config of a run. In the block it is also the config of this process."""
-        assert self.config is not None
-        assert self.hydra_context is not None
         state = HydraConfig.instance()
         before = state.cfg
         try:
