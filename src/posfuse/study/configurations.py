@@ -113,11 +113,16 @@ def check_documents(
     the hub cannot be reached, nothing is checked and `say` gets a line, so a plan is still
     possible.
     """
-    for own in _by_corpus(settings_of):
-        lengths = {arm: int(settings_of[arm]["data.max_len"]) for arm in own}
+    corpora: dict[str, dict[str, int]] = {}  # data.max_len of each arm
+    for arm, own in settings_of.items():
+        if own.get("task.name") != "language_model":  # which reads windows
+            corpus = {key: value for key, value in own.items() if key.startswith(OF_CORPUS)}
+            corpora.setdefault(str(corpus), {})[arm] = int(own["data.max_len"])
+    for lengths in corpora.values():
         if len(set(lengths.values())) == 1:
             continue
-        config = configs_of(study, {own[0]: arms[own[0]]}, extra)[own[0]]
+        first = next(iter(lengths))
+        config = configs_of(study, {first: arms[first]}, extra)[first]
         try:
             tokens = training_lengths(replace(config, seed=study.test_seeds[0]), signals.check)
         except HubUnreachable as error:
@@ -133,13 +138,3 @@ def check_documents(
                     f"{np.median(tokens):g}), so this length changes almost nothing; use lengths "
                     f"up to {fit}, or longer documents"
                 )
-
-
-def _by_corpus(settings_of: Mapping[str, Values]) -> list[list[str]]:
-    """The arms of each corpus that is read by documents. (A language model reads windows.)"""
-    corpora: dict[str, list[str]] = {}
-    for arm, own in settings_of.items():
-        if own.get("task.name") != "language_model":
-            corpus = {key: value for key, value in own.items() if key.startswith(OF_CORPUS)}
-            corpora.setdefault(str(corpus), []).append(arm)
-    return list(corpora.values())

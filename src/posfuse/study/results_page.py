@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from markupsafe import Markup
 
 from posfuse.evidence.bag_of_words import task_bags
 from posfuse.evidence.metric import Metric
@@ -86,15 +87,16 @@ def _runs(runs: pd.DataFrame, metric: Metric, out: Path) -> Section:
 
 def plan_line(plan: Plan, tested: pd.DataFrame) -> str:
     """The plan's digest, its time and the times of the test runs, as HTML."""
-    line = page.template("plan_line.html.j2", __package__)
-    return line.render(digest=plan.digest, provenance=provenance(plan, tested))
+    line = Markup("<p>Plan <code>{}</code>. {}</p>")
+    return line.format(plan.digest, provenance(plan, tested))
 
 
 def plan_section(plan: Plan, folder: Path) -> Section:
     """The section with the hypotheses and the plan's file."""
-    text = (folder / PLAN).read_text(encoding="utf-8")
-    html = page.template("plan.html.j2", __package__).render(study=plan.study, plan=text)
-    return Section(THE_PLAN, html=html)
+    item, text = Markup("<li><b>{}</b> ({}): {}</li>\n"), (folder / PLAN).read_text("utf-8")
+    items = Markup().join(item.format(h.name, h.family, h.text) for h in plan.study.hypotheses)
+    file = Markup("<details><summary>plan.yaml</summary><pre><code>{}</code></pre></details>")
+    return Section(THE_PLAN, html=Markup("<ul>\n{}</ul>\n{}").format(items, file.format(text)))
 
 
 def sections_of(plan: Plan, state: Progress, runs: pd.DataFrame) -> list[Section]:
