@@ -1,9 +1,12 @@
-"""A small study, and hand-written runs of a study as `finished_runs` gives them."""
+"""A small study, the file of a study, and hand-written runs as `finished_runs` gives them."""
 
+from copy import deepcopy
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import yaml
 
 from posfuse.study.spec import Assumed, Evaluation, Hypothesis, Study
 
@@ -18,6 +21,21 @@ def small_study(*more: str, **changes) -> Study:
         assumed=Assumed(3.0, 2.0),
     )
     return replace(study, **changes)
+
+
+def write_study(path: Path, content: dict, **changes) -> str:
+    """Write a study with some values replaced; keys are paths such as testing__looks, and None
+    removes a key at the top."""
+    content = deepcopy(content)
+    for key, value in changes.items():
+        *parents, last = (int(k) if k.isdecimal() else k for k in key.split("__"))
+        node = content
+        for parent in parents:
+            node = node[parent]
+        node[last] = value
+    given = {key: value for key, value in content.items() if value is not None}
+    path.write_text(yaml.safe_dump(given, sort_keys=False))
+    return str(path)
 
 
 def study_runs(

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 from scipy import stats
 
 from posfuse.errors import InputError
@@ -19,7 +18,7 @@ from posfuse.study.repeats import FAR, by_unit, parts_of, seeds_of_unit
 from posfuse.study.spec import NULL_ARM, Assumed, Evaluation, Range, Tuning
 from posfuse.study.stages import frozen_plan, runs_of
 from posfuse.study.tables_of_tuning import tuning_table
-from study_runs import small_study, study_runs
+from study_runs import small_study, study_runs, write_study
 
 RANDOM = {"optim.lr": Range(0.001, 0.01), "model.token_scale": Range(0.1, 10.0)}
 CONTENT = {
@@ -238,29 +237,20 @@ def test_the_forecast_counts_all_repeats():
     ],
 )  # fmt: skip
 def test_mistakes_are_one_line(key, value, message, tmp_path):
-    content = yaml.safe_load(yaml.safe_dump(CONTENT))
-    section, name = key.split(".")
-    content[section][name] = value
     path = tmp_path / "mine.yaml"
-    path.write_text(yaml.safe_dump(content))
     with pytest.raises(InputError) as error:
-        read_study(str(path))
+        read_study(write_study(path, CONTENT, **{key.replace(".", "__"): value}))
     assert f"{path}: {message}" in str(error.value)
 
 
 @pytest.mark.parametrize("null_arm", [None, "", NULL_ARM, "add"])
 def test_an_arm_with_the_null_arms_name_is_refused(null_arm, tmp_path):
-    content = yaml.safe_load(yaml.safe_dump(CONTENT))
-    content["arms"][NULL_ARM] = {"fusion": "mul"}
-    content["tuning"] = None if null_arm is None else {**content["tuning"], "null_arm": null_arm}
-    path = tmp_path / "mine.yaml"
-    path.write_text(yaml.safe_dump(content))
+    tuning = None if null_arm is None else {**CONTENT["tuning"], "null_arm": null_arm}
+    changes = {"arms__null_arm": {"fusion": "mul"}, "tuning": tuning}
     with pytest.raises(InputError, match=r"arms\.null_arm: this name is for tuning\.null_arm; ren"):
-        read_study(str(path))
+        read_study(write_study(tmp_path / "mine.yaml", CONTENT, **changes))
 
 
 def test_names_of_parts_are_refused(tmp_path):
-    path = tmp_path / "mine_r2.yaml"
-    path.write_text(yaml.safe_dump(CONTENT))
     with pytest.raises(InputError, match="must not end in _tune, _test, _timing or _r1; rename"):
-        read_study(str(path))
+        read_study(write_study(tmp_path / "mine_r2.yaml", CONTENT))

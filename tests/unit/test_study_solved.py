@@ -6,7 +6,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-import yaml
 from rich.console import Console
 from scipy import stats
 from statsmodels.stats.contingency_tables import mcnemar
@@ -23,7 +22,7 @@ from posfuse.study.plan import Choice, Plan
 from posfuse.study.reading import read_study
 from posfuse.study.scores import outcomes
 from posfuse.study.spec import Assumed, Evaluation, Hypothesis, Study
-from study_runs import study_runs
+from study_runs import study_runs, write_study
 
 OF_SHARES = Margins(30.0, of_shares=True)
 
@@ -326,25 +325,16 @@ def test_a_plan_names_the_looks_that_can_decide_nothing():
     assert any("true difference 40: supported in" in line for line in lines)
 
 
-def written(path, **changes):
-    content = {
-        "question": "q", "solved": 90,
-        "arms": {arm: {"fusion": arm} for arm in ("add", "concat", "mul")},
-        "testing": {"seeds": "0-15", "looks": [16]},
-        "hypotheses": [
-            {"name": f"h{i}", "text": "t", "arm": arm, "than": "add", "expects": "greater"}
-            for i, arm in enumerate(("concat", "mul"))
-        ],
-        "assumed": {"difference": 40, "spread": 60},
-    }  # fmt: skip
-    for key, value in changes.items():
-        *parents, last = key.split("__")
-        node = content
-        for parent in parents:
-            node = node[int(parent) if parent.isdecimal() else parent]
-        node[last] = value
-    path.write_text(yaml.safe_dump({k: v for k, v in content.items() if v is not None}))
-    return str(path)
+CONTENT = {
+    "question": "q", "solved": 90,
+    "arms": {arm: {"fusion": arm} for arm in ("add", "concat", "mul")},
+    "testing": {"seeds": "0-15", "looks": [16]},
+    "hypotheses": [
+        {"name": f"h{i}", "text": "t", "arm": arm, "than": "add", "expects": "greater"}
+        for i, arm in enumerate(("concat", "mul"))
+    ],
+    "assumed": {"difference": 40, "spread": 60},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -377,7 +367,7 @@ def written(path, **changes):
 )  # fmt: skip
 def test_what_cannot_be_decided_is_refused_in_one_line(changes, message, tmp_path):
     with pytest.raises(InputError) as error:
-        read_study(written(tmp_path / "mine.yaml", **changes))
+        read_study(write_study(tmp_path / "mine.yaml", CONTENT, **changes))
     (line,) = str(error.value).splitlines()
     assert line.startswith(f"{tmp_path / 'mine.yaml'}: {message}")
 

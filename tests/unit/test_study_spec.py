@@ -1,9 +1,8 @@
 """What a study's file may say, and the one line for each mistake."""
 
-from copy import deepcopy
+from functools import partial
 
 import pytest
-import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from posfuse.errors import InputError
@@ -11,6 +10,7 @@ from posfuse.runs.seeds import seeds_of
 from posfuse.study.reading import read_study
 from posfuse.study.sweeps import check_extra, overrides, split_searchpath
 from refusals import refusal
+from study_runs import write_study
 
 GOOD = {
     "question": "Does concat gain?",
@@ -37,21 +37,7 @@ GOOD = {
 
 @pytest.fixture
 def written(tmp_path):
-    """Write a study with some values replaced; keys are paths such as testing.looks."""
-
-    def write(**changes):
-        content = deepcopy(GOOD)
-        for path, value in changes.items():
-            *parents, last = path.split("__")
-            node = content
-            for key in parents:
-                node = node[int(key) if key.isdecimal() else key]
-            node[int(last) if last.isdecimal() else last] = value
-        file = tmp_path / "mine.yaml"
-        file.write_text(yaml.safe_dump(content, sort_keys=False))
-        return str(file)
-
-    return write
+    return partial(write_study, tmp_path / "mine.yaml", GOOD)
 
 
 def test_a_study_is_read(written):
@@ -184,16 +170,13 @@ def test_what_is_missing_in_a_file_is_named(tmp_path):
         read_study(str(tmp_path / "mine.yaml"))
     for key in ("arms", "hypotheses"):
         assert f"mine.yaml: {key}: " in str(refused.value)
-    content = {key: value for key, value in GOOD.items() if key != "assumed"}
-    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(content))
     with pytest.raises(InputError, match=r"mine.yaml: assumed: missing; add .difference: 2, "):
-        read_study(str(tmp_path / "mine.yaml"))
+        read_study(write_study(tmp_path / "mine.yaml", GOOD, assumed=None))
 
 
 def test_the_name_of_a_studys_own_sweep_is_refused(tmp_path):
-    (tmp_path / "mine_test.yaml").write_text(yaml.safe_dump(GOOD))
     with pytest.raises(InputError, match="the file's name: must not end in _tune, _test, _timing"):
-        read_study(str(tmp_path / "mine_test.yaml"))
+        read_study(write_study(tmp_path / "mine_test.yaml", GOOD))
 
 
 def test_an_unknown_study_is_one_line():
@@ -205,7 +188,7 @@ def test_an_unknown_study_is_one_line():
 def test_a_study_is_named_without_its_ending(place, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / place).mkdir(parents=True, exist_ok=True)
-    (tmp_path / place / "mine.yaml").write_text(yaml.safe_dump(GOOD))
+    write_study(tmp_path / place / "mine.yaml", GOOD)
     name, study = read_study("mine", [str(tmp_path / "conf")])
     assert (name, study.question) == ("mine", GOOD["question"])
 
