@@ -28,6 +28,7 @@ from posfuse.config import CONF_DIR
 from posfuse.report import formats, page
 from posfuse.report.sections.section import Section
 from posfuse.report.table import Table
+from posfuse.statistics.contrasts import REFUTED
 from posfuse.study import results_page, tables
 from posfuse.study.plan import PLAN, Plan, provenance
 from posfuse.study.run_table import RUNS
@@ -102,11 +103,18 @@ def tables_of(folder: Path) -> list[Table]:
 
 
 def answers(folder: Path) -> str:
-    """A sentence for each hypothesis, family by family."""
+    """The text of each hypothesis with its verdict and its numbers, family by family. For a refuted
+    hypothesis the numbers are first."""
     plan, _, state = judged(folder)
     of = {v.hypothesis.name: v for v in state.verdicts}
-    ordered = (of[h.name] for own in plan.study.families.values() for h in own)
-    return "".join(f"- {tables.sentence(v, plan.study.measured)}\n" for v in ordered)
+    lines = []
+    for h in (h for own in plan.study.families.values() for h in own):
+        shown, verdict = tables.numbers(of[h.name], plan.study.measured), of[h.name].verdict
+        line = f"- {verdict.capitalize()}: {h.text} {shown}\n"
+        if verdict == REFUTED:
+            line = f"- {shown} Refuted: {tables.statement(of[h.name])}\n"
+        lines.append(line)
+    return "".join(lines)
 
 
 def further(folder: Path) -> list[str]:

@@ -151,7 +151,5 @@ def test_a_plan_that_is_lost_or_damaged_is_refused(tmp_path):
         read_plan(STUDY, tmp_path, has_tested=True)
     for damage in ("", "a: [", "1", "digest: x", "digest: x\n1: 2\na: 3", "choices: 3"):
         (tmp_path / PLAN).write_text(damage)
-        with pytest.raises(
-            InputError, match=r"plan.yaml: (contains no plan|cannot be read .*); res"
-        ):
+        with pytest.raises(InputError, match=r"plan.yaml: contains no plan \(.*\); restore it"):
             read_plan(STUDY, tmp_path, has_tested=True)

@@ -232,7 +232,6 @@ def test_the_forecast_counts_all_repeats():
         ),
         ("tuning.repeats", 1, "tuning.null_arm: needs tuning.repeats of 2 or more"),
         ("assumed.between", 0, "assumed.between: missing; give the spread of"),
-        ("testing.seeds", "1000000-1000005", "testing.seeds: must be below 1000000 with"),
         ("testing.looks", [], "testing.looks: must be ascending numbers of repeats from 2 on"),
     ],
 )  # fmt: skip

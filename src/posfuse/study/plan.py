@@ -16,7 +16,7 @@ import pandas as pd
 import yaml
 from pydantic import TypeAdapter
 
-from posfuse.errors import InputError
+from posfuse.errors import InputError, input_errors
 from posfuse.runs import identity, records
 from posfuse.runs.identity import fingerprint_of
 from posfuse.runs.records import Record
@@ -214,7 +214,7 @@ def stored(path: Path) -> tuple[Plan, Any]:
 
     Raises InputError if the file is damaged or was edited.
     """
-    try:
+    with input_errors(f"{path}: contains no plan", "restore it from a copy"):
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
         is_whole = content["digest"] == _digest(content)
         choices = {arm: Choice(**choice) for arm, choice in content["choices"].items()}
@@ -222,11 +222,6 @@ def stored(path: Path) -> tuple[Plan, Any]:
         configs, frozen = content["configs"], content.get("frozen", "")
         plan = Plan(study, choices, configs, content["digest"], frozen)
         numerics = content["numerics"]
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{path}: cannot be read ({reason}); restore it from a copy") from error
-    except (LookupError, TypeError, AttributeError, ValueError) as error:
-        raise InputError(f"{path}: contains no plan; restore it from a copy") from error
     if not is_whole:
         raise InputError(f"{path}: was edited: its digest does not fit; restore it from a copy")
     return plan, numerics

@@ -13,7 +13,6 @@ from posfuse.runs.seeds import MOST, seeds_of
 from posfuse.statistics.power import seeds_needed
 from posfuse.statistics.sequential import Looks
 from posfuse.study.looks import can_decide
-from posfuse.study.repeats import FAR
 from posfuse.study.spec import BEYOND, NULL_ARM, Evaluation, Hypothesis, Study, Tuning, Values
 from posfuse.study.sweeps import is_group, is_of_launcher, is_set_by_study
 
@@ -120,8 +119,6 @@ def _check_repeats(study: Study) -> None:
                 f"{key}: {len(seeds)} seeds cannot be shared equally by tuning.repeats={n}; give "
                 f"{n * max(round(len(seeds) / n), 1)}"
             )
-        if max(seeds, default=0) >= FAR:
-            raise InputError(f"{key}: must be below {FAR} with tuning.repeats (got {max(seeds)})")
     if study.testing.looks[-1] > n:
         raise InputError(
             f"testing.looks: the last look needs {study.testing.looks[-1]} repeats, but "

@@ -64,14 +64,6 @@ def _all_seeds(v: Verdict, metric: Metric, sign: int) -> str:
     return f" All {v.all_seeds.n} {v.units}: {mean} (95 % interval {low} to {high})."
 
 
-def sentence(v: Verdict, metric: Metric) -> str:
-    """The text of a hypothesis, its verdict and its numbers. For a refuted hypothesis the numbers
-    are first."""
-    if v.verdict == REFUTED:
-        return f"{numbers(v, metric)} Refuted: {statement(v)}"
-    return f"{v.verdict.capitalize()}: {v.hypothesis.text} {numbers(v, metric)}"
-
-
 def answer(v: Verdict, metric: Metric, caution: str) -> Answer:
     """The row of a hypothesis in the table at the top of a page."""
     h, d, every = v.hypothesis, v.decision, v.all_seeds
