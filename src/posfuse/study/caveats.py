@@ -23,7 +23,7 @@ from posfuse.study.plan import Plan
 from posfuse.study.repeats import seeds_of_unit, units_of
 from posfuse.study.run_table import RECORD
 from posfuse.study.scores import best_was_last, guesses, outcomes
-from posfuse.study.spec import Hypothesis, Study
+from posfuse.study.spec import Study
 
 IDLE = "too few seeds for an exact test of solved runs"
 MARGIN = "margin so small that less than half of such studies show the expected equivalence"
@@ -82,9 +82,10 @@ def of_plan(study: Study, settings: Mapping[str, Mapping[str, Any]]) -> list[str
         leans[few(study)] = [f"looks at {', '.join(map(str, early))}"]
     if idle := [n for look, n in enumerate(study.looks.seeds) if _is_idle(study, look)]:
         leans[IDLE] = [f"looks at {', '.join(map(str, idle))}"]
-    expected = [h for h in study.hypotheses if h.expects == "equivalent"]
-    if hard := [h.name for h in expected if _chance_of_equivalence(study, h) < 1 / 2]:
-        leans[MARGIN] = hard
+    for h in [h for h in study.hypotheses if h.expects == "equivalent"]:
+        spread, family = expected_spread(h, study.spread_of_units), len(study.families[h.family])
+        if chances(0.0, spread, h.margins, study.looks, family)[-1][EQUIVALENT] < 1 / 2:
+            leans.setdefault(MARGIN, []).append(h.name)
     return [f"caution: {sentence({text: names})}" for text, names in leans.items()]
 
 
@@ -101,10 +102,3 @@ def _is_idle(study: Study, look: int) -> bool:
 def few(study: Study) -> str:
     """The caution about few seeds, or about few repeats of tuning."""
     return FEW if study.repeats == 1 else FEW_VALUES
-
-
-def _chance_of_equivalence(study: Study, h: Hypothesis) -> float:
-    """The chance that the last look shows equivalence if the true difference is 0."""
-    family = len(study.families[h.family])
-    spread = expected_spread(h, study.spread_of_units)
-    return chances(0.0, spread, h.margins, study.looks, family)[-1][EQUIVALENT]

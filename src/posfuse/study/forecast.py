@@ -3,7 +3,6 @@
 import math
 import shutil
 from collections import Counter
-from collections.abc import Callable
 
 from posfuse.config import PretrainConfig
 from posfuse.errors import InputError
@@ -68,33 +67,24 @@ def whole_seconds(short: Record, long: Record, sizes: tuple[int, int]) -> float:
     """
     settings, documents = long["settings"], long["documents"]
 
-    def read(batches: float, size: int, split: str) -> float:
-        return min(batches * size, float(documents[split]))
+    def with_all(before: float, after: float, *reads: tuple[str, int, int]) -> float:
+        """The seconds of a phase that reads these splits, each with its batch size and weight."""
+        fewer, more, every = (
+            sum(weight * min(n * size, documents[split]) for split, size, weight in reads)
+            for n in (*sizes, math.inf)
+        )
+        return after + max(after - before, 0.0) * (every - more) / max(more - fewer, 1)
 
-    def fitted(batches: float) -> float:
-        trained = read(batches, settings["data.batch_size"], "train")
-        evaluated = read(batches, settings["data.eval_batch_size"], "validation")
-        return TRAINED * trained + int(settings["trainer.evaluations"]) * evaluated
-
-    def tested(batches: float) -> float:
-        return read(batches, settings["data.eval_batch_size"], "test")
-
-    def pretrained(batches: float) -> float:
-        size = settings.get("pretrain.batch_size", PretrainConfig().batch_size)
-        return read(batches, size, "train")
-
-    def with_all(work: Callable[[float], float], least: float, most: float) -> float:
-        fewer, more = map(work, sizes)
-        if more == fewer:
-            return most
-        return most + max(most - least, 0.0) / (more - fewer) * (work(math.inf) - more)
-
+    size, of_evaluation = settings["data.batch_size"], settings["data.eval_batch_size"]
+    evaluated = "validation", of_evaluation, int(settings["trainer.evaluations"])
     before, after = short["seconds"], long["seconds"]
     seconds = float(after.get("setup", 0.0))
-    seconds += with_all(fitted, before["fit"], after["fit"])
-    seconds += with_all(tested, before["test"], after["test"])
+    seconds += with_all(before["fit"], after["fit"], ("train", size, TRAINED), evaluated)
+    seconds += with_all(before["test"], after["test"], ("test", of_evaluation, 1))
     if "pretrain" in long:
-        seconds += with_all(pretrained, short["pretrain"]["seconds"], long["pretrain"]["seconds"])
+        size = settings.get("pretrain.batch_size", PretrainConfig().batch_size)
+        both = short["pretrain"]["seconds"], long["pretrain"]["seconds"]
+        seconds += with_all(*both, ("train", size, 1))
     return seconds
 
 
