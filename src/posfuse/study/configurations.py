@@ -46,11 +46,10 @@ def settings_of_arms(
 
 
 def configs_of(study: Study, arms: Mapping[str, Values], extra: list[str]) -> dict[str, Config]:
-    """The composed config of each arm, with seed 0 in all of them.
+    """The composed config of each arm (or of each arm and trial, by their overrides), with seed 0.
 
-    `arms` are the overrides of each arm, or of each arm and trial. `extra` are the user's
-    overrides; data.path among them counts by its texts. Raises InputError, which names the arm, if
-    its config is refused, is that of another arm, or has the same folder as another arm's.
+    `extra` are the user's overrides; data.path among them counts by its texts. Raises InputError,
+    which names the arm, if its config is refused, or if its config or its folder is another arm's.
     """
     configs: dict[str, Config] = {}
     first: dict[str, str] = {}  # the first arm with a fingerprint, or with a folder of runs
@@ -107,11 +106,10 @@ def check_documents(
     say: Callable[[str], None],
 ) -> None:
     """Raise InputError for an arm whose data.max_len is above the length of nearly all training
-    documents, if arms of its corpus differ in data.max_len.
+    documents, if arms of its corpus differ in data.max_len. If the hub cannot be reached, `say`
+    gets a line instead.
 
-    `settings_of` has the `settings` of each arm. The token store of the first test seed is read. If
-    the hub cannot be reached, nothing is checked and `say` gets a line, so a plan is still
-    possible.
+    `settings_of` has the `settings` of each arm. The token store of the first test seed is read.
     """
     corpora: dict[str, dict[str, int]] = {}  # data.max_len of each arm
     for arm, own in settings_of.items():

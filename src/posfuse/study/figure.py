@@ -47,9 +47,8 @@ def hypotheses(
 def ratios(runs: pd.DataFrame, arms: Mapping[str, Values], metric: Metric = ACCURACY) -> Figure:
     """The metric against the ratio of token to position; one mark per run, in a panel per corpus.
 
-    `runs` are those with a ratio. An operator has one shape and colour. Arms with a
-    further choice, such as model.fused_norm=layer, have hollow marks. Arms that differ only in
-    numbers look the same. Tuning runs are paler.
+    An operator has one shape and colour, hollow for arms with a further choice, such as
+    model.fused_norm=layer. Arms that differ only in numbers look the same. Tuning runs are paler.
     """
     corpus = runs["arm"].map(lambda arm: str(arms[arm].get("data", "")))
     kind = runs["arm"].map(lambda arm: _kind(_own(arm, arms)))
@@ -87,12 +86,9 @@ def ratios(runs: pd.DataFrame, arms: Mapping[str, Values], metric: Metric = ACCU
 
 
 def by_length(runs: pd.DataFrame, study: Study) -> Figure:
-    """The metric against test length, in a panel per corpus; one line per arm, with its band.
-
-    `runs` are test runs with test lengths. A line has its operator's name if there
-    are several corpora and no two arms of a corpus differ only in numbers; otherwise its arm's
-    name.
-    """
+    """The metric against test length, in a panel per corpus; one line per arm, with its band. A
+    line has its operator's name if there are several corpora and no two arms of a corpus differ
+    only in numbers; otherwise its arm's name."""
     metric = study.measured
     corpus = {arm: study.corpus(arm) for arm in study.arms}
     names = {arm: " ".join(_kind(_own(arm, study.arms))).rstrip() for arm in study.arms}

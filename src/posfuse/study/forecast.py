@@ -27,11 +27,11 @@ def numbers_of_runs(study: Study) -> tuple[int, int, int]:
 
 
 def cpu_seconds_per_run(name: str, study: Study, extra: list[str]) -> float:
-    """The mean time of a run over the arms times its threads, from two short runs of each arm.
+    """The mean time of a run over the arms times its threads, from two short runs of each arm, with
+    few batches in each epoch and split.
 
-    The runs have few batches in each epoch and split. The time of all batches is computed from
-    their difference; a run that stops early takes less. Runs of an earlier command are removed,
-    because the study or the machine may have changed.
+    A run that stops early takes less. Runs of an earlier command are removed, because the study or
+    the machine may have changed.
     """
     first = next(iter(study.trials().values()), {})
     own_arms = {arm: values for arm, values in study.arms.items() if arm != NULL_ARM}

@@ -140,8 +140,8 @@ def seeds_to_decide(
     difference is the mean of the sample, and equivalence if it is 0.
 
     Both are planned for the upper limit of the spread, or of the share of seeds that one arm alone
-    solves. `level` is the strictest of Holm's levels, and `resolution` is as in paired.py. Infinite
-    if no number of seeds is enough; NaN without a spread.
+    solves. `level` is the strictest of Holm's levels. Infinite if no number is enough; NaN without
+    a spread.
     """
     if h.solved is not None:
         either = shares.share_interval(int(np.count_nonzero(sample)), len(sample), 0.6)[1]

@@ -80,9 +80,8 @@ def with_choices(study: Study, choices: Mapping[str, Choice], part: str = "") ->
 
 
 def choose(study: Study, runs: pd.DataFrame) -> dict[str, Choice]:
-    """For each arm the trial with the best mean validation result, or the first of equal ones.
-
-    With finalists it is the finalist with the best mean over `tuning.final_seeds`.
+    """For each arm the trial with the best mean validation result over `tuning.seeds`, or the
+    finalist with the best mean over `tuning.final_seeds`; of equal ones the first.
 
     `runs` are those of the tuning, as `finished_runs` gives them. A trial with a run that diverged
     is not chosen. Raises InputError if no trial of an arm is left.
@@ -104,10 +103,8 @@ def choose(study: Study, runs: pd.DataFrame) -> dict[str, Choice]:
 
 
 def finalists(study: Study, runs: pd.DataFrame) -> dict[str, list[str]]:
-    """The trials of each arm that run again, with the best means over `tuning.seeds`.
-
-    If too many trials diverged, there are fewer than `tuning.finalists`. Raises as `choose`.
-    """
+    """The trials of each arm that run again, with the best means over `tuning.seeds`. If too many
+    trials diverged, there are fewer than `tuning.finalists`. Raises as `choose`."""
     assert study.tuning is not None
     number, seeds = study.tuning.finalists, study.tuning_seeds
     return {arm: list(_best(study, _of_seeds(runs, arm, seeds), number)) for arm in study.arms}
@@ -187,9 +184,7 @@ def _digest(content: Mapping[str, Any]) -> str:
 
 def read_plan(study: Study, folder: Path, has_tested: bool) -> Plan | None:
     """The frozen plan, or None if there is none or the study was changed before any test seed ran.
-
-    Raises InputError if plan.yaml is damaged, or if the study was changed afterwards.
-    """
+    Raises InputError if plan.yaml is damaged, or if the study was changed afterwards."""
     path = folder / PLAN
     if not path.exists():
         if has_tested:
@@ -210,10 +205,8 @@ def read_plan(study: Study, folder: Path, has_tested: bool) -> Plan | None:
 
 
 def stored(path: Path) -> tuple[Plan, Any]:
-    """The plan in a plan.yaml, and its NUMERICS.
-
-    Raises InputError if the file is damaged or was edited.
-    """
+    """The plan in a plan.yaml, and its NUMERICS. Raises InputError if the file is damaged or was
+    edited."""
     with input_errors(f"{path}: contains no plan", "restore it from a copy"):
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
         is_whole = content["digest"] == _digest(content)
@@ -232,11 +225,9 @@ APART = timedelta(minutes=10)  # allowed difference between the clocks of two ma
 
 
 def refusal(record: Record, seed: int, config: str, plan: Plan | None = None) -> str:
-    """Why a record does not belong to an arm's run with this seed; empty if it does.
-
-    `config` is the fingerprint of the arm's config with seed 0. A test run has its `plan` and
-    starts after the plan was frozen. Records of earlier versions lack both keys.
-    """
+    """Why a record does not belong to an arm's run with this seed; empty if it does. `config` is
+    the fingerprint of the arm's config with seed 0. A test run has its `plan` and starts after it
+    was frozen; records of earlier versions lack both keys."""
     own = record.get("settings") or {}
     if record["fingerprint"] != fingerprint_of(own):
         return "its fingerprint does not fit its settings, or is that of another version"

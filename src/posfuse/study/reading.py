@@ -16,11 +16,11 @@ SWEEPS = re.compile(r"_(tune|test|timing|r\d+|r\d+_null)$")
 
 
 def read_study(name: str, searchpath: Sequence[str] = ()) -> tuple[str, Study]:
-    """The name and the content of a study: NAME, or a path to a file.
+    """The name and the content of a study: NAME, or a path to a file. Raises InputError, which
+    names the file and the key.
 
-    `searchpath` are absolute folders with the user's config files, in addition to the folders that
-    the file names. NAME.yaml is in conf/study, in the current folder, or in one of these folders or
-    its study/. Raises InputError, which names the file and the key.
+    `searchpath` are absolute folders with the user's config files, in addition to those that the
+    file names. NAME.yaml is in conf/study, in the current folder, or in one of these or its study/.
     """
     path = Path(name)
     if path.suffix not in (".yaml", ".yml"):
@@ -45,10 +45,8 @@ def read_study(name: str, searchpath: Sequence[str] = ()) -> tuple[str, Study]:
 
 
 def config_folder(key: str, start: Path, folder: str) -> str:
-    """A folder of config files as an absolute path. `pkg://name` is not changed.
-
-    Raises InputError, which names the key, if there is no such folder.
-    """
+    """A folder of config files as an absolute path; `pkg://name` is not changed. Raises InputError,
+    which names the key, if there is no such folder."""
     path = (start / folder.removeprefix("file://")).resolve()
     if folder.startswith("pkg://"):
         return folder

@@ -21,11 +21,12 @@ def part_of(repeat: int, arm: str) -> str:
 
 
 def parts_of(study: Study) -> dict[str, Study]:
-    """The ordinary studies that form a study, by the part of their sweeps' names.
+    """The ordinary studies that form a study, by the part of their sweeps' names; without repeats
+    the study itself, with the name "".
 
-    Without repeats it is the study itself, with the name "". With repeats there is one for each,
-    with the repeat's trials and seeds, and one more for its null arm. The null arm's seeds are FAR
-    from the others, because runs with equal settings and seeds would be the same runs.
+    Each repeat has its own trials and seeds, and one more part for its null arm. The null arm's
+    seeds are FAR from the others, because runs with equal settings and seeds would be the same
+    runs.
     """
     if study.repeats == 1:
         return {"": study}

@@ -61,10 +61,8 @@ def _measurements(run: dict[Any, Any]) -> dict[str, float]:
 def write(
     name: str, plan: Plan, state: Progress, runs: pd.DataFrame, folder: Path, command: str
 ) -> list[str]:
-    """Write the report into folder/report. Returns its first lines: the plan and the answer.
-
-    `runs` has one row per run of both stages; `command` runs the study.
-    """
+    """Write the report of the runs of both stages into folder/report. Returns its first lines: the
+    plan and the answer. `command` runs the study."""
     study, out = plan.study, folder / "report"
     sections = [*sections_of(plan, state, runs), _runs(runs, study.measured, out)]
     sections.append(plan_section(plan, folder))

@@ -69,11 +69,9 @@ def by_test_length(runs: pd.DataFrame, metric: Metric) -> pd.DataFrame:
 
 
 def guesses(runs: pd.DataFrame, metric: Metric) -> "pd.Series[float]":
-    """The result of guessing of each arm, in the metric's unit.
-
-    For accuracy it depends on the number of classes: of the arm, or of all arms if none of its runs
-    has classes; 0 if no run has classes.
-    """
+    """The result of guessing of each arm, in the metric's unit. For accuracy it depends on the
+    number of classes: of the arm, or of all arms if none of its runs has classes; 0 if no run has
+    classes."""
     classes = runs["classes"].astype(float).groupby(runs["arm"]).max()
     if metric != ACCURACY:
         return pd.Series(metric.guess, classes.index)

@@ -155,10 +155,8 @@ def not_judged(name: str, plan: Plan, state: Progress) -> list[str]:
 
 
 def freeze(name: str, study: Study, extra: list[str], say: Say) -> Plan:
-    """The frozen plan. Tunes and writes it first if needed.
-
-    `extra` are overrides for posfuse train: a launcher, data.path. Raises what `Sweep.run` raises.
-    """
+    """The frozen plan. Tunes and writes it first if needed. `extra` are overrides for posfuse
+    train: a launcher, data.path. Raises what `Sweep.run` raises."""
     plan = frozen_plan(name, study)
     if plan is not None and _has_its_configs(name, plan, extra):
         return plan
@@ -170,9 +168,7 @@ def run(
     name: str, study: Study, extra: list[str], say: Say, after_look: AfterLook
 ) -> tuple[Plan, Progress]:
     """Run all stages that are not done yet, and return the plan and the final verdicts.
-
-    `after_look` is called with the verdicts so far after each look but the last one.
-    """
+    `after_look` is called with the verdicts so far after each look but the last one."""
     plan = freeze(name, study, extra, say)
     state = progress(study, tested(name, plan))
     while not state.is_finished:
@@ -192,9 +188,7 @@ def run(
 
 def _has_its_configs(name: str, plan: Plan, extra: list[str]) -> bool:
     """True if the arms' configs are those of the plan. Otherwise the plan must be frozen again.
-
-    Raises InputError if test seeds ran with other configs.
-    """
+    Raises InputError if test seeds ran with other configs."""
     frozen, configs = plan.configs, _configs(plan.study, plan.choices, extra)
     changed = [arm for arm in configs | frozen if configs.get(arm) != frozen.get(arm)]
     if changed and has_tested(name):

@@ -61,11 +61,9 @@ class Sweep:
         return study.test_seeds if self.plan else study.tuning_seeds + study.final_seeds
 
     def run(self, arms: Collection[str], seeds: Collection[int], extra: list[str]) -> None:
-        """Train these arms with these seeds. Finished runs are skipped.
-
-        `extra` are the user's overrides, such as a launcher. Raises Interrupted after a signal, and
-        RunsFailed if a run has no result and did not diverge.
-        """
+        """Train these arms with these seeds, except finished runs. `extra` are the user's
+        overrides, such as a launcher. Raises Interrupted after a signal, and RunsFailed if a run
+        has no result and did not diverge."""
         given = self.write_experiment(OUTPUT / self.name / "conf", arms, seeds, extra)
         signals.check()
         # In a separate process group, so that Ctrl-C reaches it only once, from this process.
@@ -124,10 +122,8 @@ class Sweep:
         return [f"hydra.searchpath={_text(searched)}", f"experiment={self.id}", *others]
 
     def results(self, arms: Iterable[str], seeds: Iterable[int]) -> dict[tuple[str, int], Any]:
-        """The records of the finished runs by arm and seed; None for a run that diverged.
-
-        A record of another run is left out; `reasons` has the reason.
-        """
+        """The records of the finished runs by arm and seed; None for a run that diverged. A record
+        of another run is left out; `reasons` has the reason."""
         folders = self.folders(arms, seeds).items()
         read = {key: self._read(*key, folder) for key, folder in folders}
         return {key: record for key, (record, reason) in read.items() if not reason}
@@ -218,11 +214,8 @@ def is_set_by_study(key: str) -> bool:
 
 def check_extra(extra: list[str]) -> None:
     """Raise InputError for overrides on the command line that would change a number of the study's
-    runs.
-
-    data.path is allowed, because a folder's name differs between machines and the plan has a digest
-    of its texts.
-    """
+    runs. data.path is allowed, because a folder's name differs between machines and the plan has a
+    digest of its texts."""
     for override in extra:
         key = override.lstrip("+~").partition("=")[0]
         if override.startswith("-"):
@@ -234,10 +227,8 @@ def check_extra(extra: list[str]) -> None:
 
 
 def split_searchpath(extra: list[str]) -> tuple[list[str], list[str]]:
-    """The folders that hydra.searchpath=[...] names, and the other overrides.
-
-    Raises InputError if it is not such a list.
-    """
+    """The folders that hydra.searchpath=[...] names, and the other overrides. Raises InputError if
+    it is not such a list."""
     given = [o for o in extra if o.startswith(SEARCH)]
     folders = []
     for override in given:
