@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from posfuse.errors import InputError
-from posfuse.study import search, stages
+from posfuse.study import stages
 from posfuse.study.plan import choose
 from posfuse.study.spec import Range, Tuning
 from posfuse.study.sweeps import Sweep
@@ -38,7 +38,7 @@ def until(n):
 
 def test_the_trials_are_those_of_optunas_own_loop():
     optuna = pytest.importorskip("optuna")
-    found = search.trials(study(), of_each)
+    found = stages.searched(study(), of_each)
     for arm, own in found.items():
         theirs = []
 
@@ -59,11 +59,11 @@ def test_the_trials_are_those_of_optunas_own_loop():
 
 def test_the_same_results_give_the_same_next_trial():
     pytest.importorskip("optuna")
-    whole = search.trials(study(), of_each)
+    whole = stages.searched(study(), of_each)
     for n in (0, 5, 12):
-        part = search.trials(study(), until(n))
+        part = stages.searched(study(), until(n))
         assert part == {arm: dict(list(own.items())[: n + 1]) for arm, own in whole.items()}
-    other = search.trials(study(), lambda newest: {a: -s for a, s in of_each(newest).items()})
+    other = stages.searched(study(), lambda newest: {a: -s for a, s in of_each(newest).items()})
     assert other["add"]["t09"] == whole["add"]["t09"]
     assert other["add"]["t13"] != whole["add"]["t13"]
 
@@ -73,19 +73,19 @@ def test_no_two_trials_have_the_same_values():
     pytest.importorskip("optuna")
     own = study()
     own.tuning.random = {"optim.lr": Range(1.0, 1.018)}  # 19 values of four digits
-    found = search.trials(own, lambda newest: dict.fromkeys(newest, 0.5))["add"]
+    found = stages.searched(own, lambda newest: dict.fromkeys(newest, 0.5))["add"]
     for trials in (found, own.trials()):
         assert len({values["optim.lr"] for values in trials.values()}) == N
     own.tuning.random = {"optim.lr": Range(1.0, 1.005)}
     assert len(own.trials()) < N
     with pytest.raises(InputError, match=r"arms\.add: no other values in tuning\.random; widen"):
-        search.trials(own, lambda newest: dict.fromkeys(newest, 0.5))
+        stages.searched(own, lambda newest: dict.fromkeys(newest, 0.5))
 
 
 def test_without_optuna_it_is_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(InputError, match=r"tuning\.method: tpe needs Optuna; run pip install 'pos"):
-        search.trials(study(), of_each)
+        stages.searched(study(), of_each)
 
 
 @pytest.fixture
@@ -159,4 +159,4 @@ def test_a_repeat_of_the_tuning_draws_other_trials():
     pytest.importorskip("optuna")
     first, second = study(), study()
     second.tuning.draw = 1
-    assert search.trials(first, until(0)) != search.trials(second, until(0))
+    assert stages.searched(first, until(0)) != stages.searched(second, until(0))

@@ -46,7 +46,7 @@ class Range(Strict):
 @dataclass
 class Tuning(Strict):
     """How each arm's settings are chosen. Every arm gets the same trials. With method=tpe Optuna
-    proposes the same number of trials from the arm's own results (search.py)."""
+    proposes the same number of trials from the arm's own results."""
 
     grid: Annotated[Grid, about("every combination is a trial")] = field(default_factory=dict)
     random: Annotated[dict[str, Range], about("ranges to draw from, in place of grid")] = field(

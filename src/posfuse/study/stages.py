@@ -6,9 +6,9 @@ from itertools import product
 import pandas as pd
 
 from posfuse.errors import InputError
+from posfuse.runs.proposals import Proposals, optuna_for
 from posfuse.statistics.contrasts import UNDECIDED
 from posfuse.study import plan as plans
-from posfuse.study import search
 from posfuse.study.configurations import check_documents, fingerprints, settings_of_arms
 from posfuse.study.looks import Progress, progress
 from posfuse.study.plan import Plan
@@ -19,6 +19,8 @@ from posfuse.study.sweeps import OUTPUT, Sweep
 
 Say = Callable[[str], None]
 AfterLook = Callable[[Plan, Progress], object]
+# The newest trial of each arm -> the score of each arm; None to end the search here.
+Score = Callable[[Trials], dict[str, float] | None]
 
 
 def tuning_sweeps(name: str, study: Study, extra: list[str]) -> dict[str, Sweep]:
@@ -61,7 +63,33 @@ def _search(name: str, study: Study, extra: list[str], say: Say | None = None) -
         runs = runs[runs["seed"].isin(seeds)]
         return {arm: plans.scores_of(study, runs[runs["arm"] == arm]).item() for arm in newest}
 
-    study.tried = search.trials(study, score)
+    study.tried = searched(study, score)
+
+
+def searched(study: Study, score: Score) -> Trials:
+    """The trials of each arm, which Optuna proposes one after another, up to the first one without
+    a score. Raises InputError without Optuna."""
+    assert study.tuning is not None
+    optuna = optuna_for("tuning.method: tpe")
+    ranges = {
+        key: optuna.distributions.FloatDistribution(r.least, r.most, log=True)
+        for key, r in study.tuning.random.items()
+    }
+    direction = "minimize" if study.measured.lower_is_better else "maximize"
+    searches = {arm: Proposals(optuna, ranges, direction, study.tuning.draw) for arm in study.arms}
+    tried: Trials = {arm: {} for arm in study.arms}
+    for number in range(study.tuning.trials):
+        newest: Trials = {}
+        for arm, search in searches.items():
+            if (values := search.ask()) is None:
+                raise InputError(f"arms.{arm}: no other values in tuning.random; widen a range")
+            newest[arm] = {f"t{number:02}": values}
+            tried[arm] |= newest[arm]
+        if (scores := score(newest)) is None:
+            break
+        for arm, search in searches.items():
+            search.tell(scores[arm])
+    return tried
 
 
 def finalist_arms(study: Study, runs: pd.DataFrame) -> list[str]:
