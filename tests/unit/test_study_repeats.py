@@ -17,7 +17,6 @@ from posfuse.study.reading import read_study
 from posfuse.study.repeats import FAR, by_unit, parts_of, seeds_of_unit
 from posfuse.study.spec import NULL_ARM, Assumed, Evaluation, Range, Tuning
 from posfuse.study.stages import frozen_plan, runs_of
-from posfuse.study.tables_of_tuning import tuning_table
 from study_runs import small_study, study_runs, write_study
 
 RANDOM = {"optim.lr": Range(0.001, 0.01), "model.token_scale": Range(0.1, 10.0)}
@@ -158,12 +157,14 @@ def test_the_tables_show_each_repeat_and_how_far_they_agree(tmp_path):
         ["add", "r1"], ["add", "r2"], ["add", "r3"], ["concat", "r1"]
     ]  # fmt: skip
     assert arms.rows[0][4] == "51.00 ± 1.41 (2)"
-    table = tuning_table(plan, RUNS)
+    table = tables_of_arms.tuning_table(plan, RUNS)
     row = dict(zip(table.columns, table.rows[0], strict=True))
     assert (row["optim.lr"], row["model.token_scale"]) == ("0.001 to 0.005", "1")
     known = components([[50, 52], [54, 54], [50, 56]])
     assert row["between repeats"] == f"{known.between:.2f}"
-    assert tuning_table(Plan(study(repeats=1, null_arm=""), {}, {}, "d"), RUNS) is None
+    assert (
+        tables_of_arms.tuning_table(Plan(study(repeats=1, null_arm=""), {}, {}, "d"), RUNS) is None
+    )
     state = progress(plan.study, RUNS)
     leans = caveats.of_verdicts(plan, state, RUNS)["gain"]
     assert "n is below 8" in leans

@@ -17,7 +17,6 @@ from posfuse.statistics import cautions as st
 from posfuse.statistics import shares
 from posfuse.statistics.sequential import Looks, Margins, chances, decide, levels
 from posfuse.study import caveats, command, figure, forecast, looks, results_page, tables
-from posfuse.study import tables_of_solved as of_solved
 from posfuse.study.plan import Choice, Plan
 from posfuse.study.reading import read_study
 from posfuse.study.scores import outcomes
@@ -188,14 +187,14 @@ def test_a_study_judges_the_share_and_shows_the_accuracy_of_solved_runs():
         "to +2.3), 4 seeds, exploratory."
     )
     state = looks.progress(own, RUNS)
-    table = of_solved.solved_table(own, state)
+    table = tables.solved_table(own, state)
     assert table.rows == [["gain", "90 %", "16", "15", "4", "4", "+1.00", "-0.30 to +2.30"]]
     assert "A run is solved if its test accuracy is at least 90 %" in tables.legend(own)
     assert "about normal" not in tables.legend(own)
-    assert of_solved.solved_table(study(solved=None), state) is not None
+    assert tables.solved_table(study(solved=None), state) is not None
     plain = looks.progress(study(solved=None), RUNS)
     assert plain.verdicts[0].solved is None
-    assert of_solved.solved_table(own, plain) is None
+    assert tables.solved_table(own, plain) is None
 
 
 def test_no_seed_that_both_solve_has_no_accuracy():
@@ -218,10 +217,10 @@ def test_captions_name_the_share_or_both_quantities():
     assert tables.legend(own).startswith(f"Points: difference of {of_share} in percent, mean over")
     caption = tables.verdict_table(own, state).caption
     assert caption.startswith(f"Paired differences in points of {of_share}. ")
-    assert of_solved.quantity(own.hypotheses, ACCURACY) == f"points of {of_share}"
+    assert tables.quantity(own.hypotheses, ACCURACY) == f"points of {of_share}"
     own.hypotheses[0].solved = None
     assert tables.legend(own).startswith("Points: difference of test accuracy in percent")
-    assert of_solved.quantity(own.hypotheses, ACCURACY) == (
+    assert tables.quantity(own.hypotheses, ACCURACY) == (
         f"points of test accuracy, or of {of_share}"
     )
     own.hypotheses[1].outcome = "beyond"

@@ -12,7 +12,7 @@ from posfuse.evidence.metric import ACCURACY
 from posfuse.statistics.comparisons import seeds_for_difference, seeds_for_equivalence
 from posfuse.statistics.paired import spread_limit
 from posfuse.statistics.sequential import Looks, chances
-from posfuse.study import figure, forecast, stages, tables, tables_of_arms, tables_of_tuning
+from posfuse.study import figure, forecast, stages, tables, tables_of_arms
 from posfuse.study.looks import deltas, progress, seeds_to_decide
 from posfuse.study.plan import Choice, Plan
 from posfuse.study.scores import outcomes, resolution
@@ -255,13 +255,13 @@ def test_the_tables_show_decisions_choices_and_convergence():
     (row,) = tables_of_arms.arms_table(plan, runs).rows
     assert row == ["concat", "optim.lr=0.01†", "61.00", "57.50 ± 25.00 (4)", "1", "100 % *"]
     assert "not finished" in tables.headline(study, progress(study, study_runs()))[0]
-    assert tables_of_tuning.budget_table(plan) is None
+    assert tables_of_arms.budget_table(plan) is None
     tuned = Plan(study, {"a": Choice({}, 3.0, [], [1.0, 2.0, 6.0])}, {}, "d")
-    assert tables_of_tuning.budget_table(tuned).rows == [
+    assert tables_of_arms.budget_table(tuned).rows == [
         ["a", "3.00", "4.67", "6.00"]
     ]  # mean of 2, 6, 6
     searched = replace(study, tuning=Tuning(method="tpe"))
-    assert tables_of_tuning.budget_table(replace(tuned, study=searched)) is None  # no random draws
+    assert tables_of_arms.budget_table(replace(tuned, study=searched)) is None  # no random draws
 
 
 def test_the_forecast_counts_runs():

@@ -14,7 +14,7 @@ from posfuse.report.sections.test_lengths import results_by_length
 from posfuse.study.looks import Verdict
 from posfuse.study.scores import by_test_length
 from posfuse.study.spec import BEYOND, Study, Values
-from posfuse.study.tables_of_solved import quantity
+from posfuse.study.tables import quantity
 
 
 def hypotheses(

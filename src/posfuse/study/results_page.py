@@ -21,14 +21,7 @@ from posfuse.report.table import Table
 from posfuse.runs.identity import flatten
 from posfuse.runs.records import DIAGNOSTICS, Diagnostic, read_table
 from posfuse.statistics.cautions import Cautions
-from posfuse.study import (
-    caveats,
-    figure,
-    tables,
-    tables_of_arms,
-    tables_of_solved,
-    tables_of_tuning,
-)
+from posfuse.study import caveats, figure, tables, tables_of_arms
 from posfuse.study.looks import Progress
 from posfuse.study.plan import PLAN, Plan, provenance
 from posfuse.study.repeats import units_of
@@ -112,13 +105,13 @@ def sections_of(plan: Plan, state: Progress, runs: pd.DataFrame) -> list[Section
         lengths = [Section(RESULTS, drawings=[drawing], tables=[table])]
     return [
         _hypotheses(study, state, leans),
-        *_alone(tables_of_solved.solved_table(study, state)),
+        *_alone(tables.solved_table(study, state)),
         cautions_section(leans, "hypotheses", RESULTS),
         Section(RESULTS, drawings=drawn, tables=[tables_of_arms.arms_table(plan, tested)]),
-        *_alone(tables_of_tuning.tuning_table(plan, tested)),
+        *_alone(tables_of_arms.tuning_table(plan, tested)),
         *lengths,
         *_alone(tables_of_arms.bags_table(study, runs)),
-        *_alone(tables_of_tuning.budget_table(plan)),
+        *_alone(tables_of_arms.budget_table(plan)),
     ]
 
 

@@ -1,5 +1,6 @@
-"""The verdicts on a study's hypotheses, as a table and as sentences."""
+"""The verdicts on a study's hypotheses, as tables and as sentences."""
 
+from collections.abc import Iterable
 from functools import partial
 
 import numpy as np
@@ -10,12 +11,16 @@ from posfuse.report import table
 from posfuse.report.sections.section import Answer
 from posfuse.report.table import Column, Table, interval, p_value, table_of
 from posfuse.statistics.contrasts import EQUIVALENT, REFUTED, SUPPORTED, UNDECIDED
-from posfuse.study import tables_of_solved
-from posfuse.study.looks import Progress, Verdict
-from posfuse.study.spec import Study
+from posfuse.study.looks import Progress, Solved, Verdict
+from posfuse.study.spec import Hypothesis, Study
 from posfuse.verdicts.sentences import Size, to_settle
 
 KINDS = (SUPPORTED, REFUTED, EQUIVALENT, UNDECIDED)
+NUMBERS = (
+    "hypothesis", "family", "difference", "expects", "verdict", "n", "mean", "low", "high",
+    "p_difference", "level", "p_equivalence", "margin",
+)  # fmt: skip
+OF_ALL_SEEDS = ("all_n", "all_mean", "all_low", "all_high")
 
 
 def headline(study: Study, state: Progress) -> list[str]:
@@ -48,7 +53,7 @@ def numbers(v: Verdict, metric: Metric) -> str:
     )  # fmt: skip
     # For a refuted hypothesis: the side that is behind, and by how much.
     shown = size.relation if is_refuted else size.difference
-    solved = f" {tables_of_solved.sentence(v.solved, h, metric)}" if v.solved else ""
+    solved = f" {solved_sentence(v.solved, h, metric)}" if v.solved else ""
     return f"{shown}{small}, {d.n} {v.units}.{equal}{solved}{every}{more.rstrip()}"
 
 
@@ -87,7 +92,7 @@ def legend(study: Study) -> str:
     over = "mean over seeds, paired by seed"
     if study.repeats > 1:
         over = "mean over repeats of tuning, of the means over each repeat's seeds"
-    of_solved = tables_of_solved.legend(study)
+    of_solved = solved_legend(study)
     normal = " and about normal" * any(h.solved is None for h in study.hypotheses)
     return (
         f"{_differences(study)}, {over}. In brackets: its "
@@ -148,19 +153,84 @@ def verdict_table(study: Study, state: Progress) -> Table:
         keys=["hypothesis"],
         name="hypotheses",
         title="Hypotheses",
-        caption=f"Paired differences in {tables_of_solved.quantity(study.hypotheses, metric)}. "
+        caption=f"Paired differences in {quantity(study.hypotheses, metric)}. "
         f"Looks are planned after {looks} {study.units}; a hypothesis stops at the look that "
         "decides it. A difference is decided if p is at most the level of its look (alpha "
         "spending, shared by Holm's rule within the family, for differences and for equivalences "
         "alike). Equivalence uses the level of a one-sided test. The interval belongs to the test "
         "that decided, otherwise to the test of a difference. For one hypothesis it holds at all "
         f"looks together; several hypotheses together need wider ones.{caption * has_more}"
-        f"{tables_of_solved.legend(study)}",
+        f"{solved_legend(study)}",
     )  # fmt: skip
 
 
-NUMBERS = (
-    "hypothesis", "family", "difference", "expects", "verdict", "n", "mean", "low", "high",
-    "p_difference", "level", "p_equivalence", "margin",
-)  # fmt: skip
-OF_ALL_SEEDS = ("all_n", "all_mean", "all_low", "all_high")
+def solved_legend(study: Study) -> str:
+    """The limit for a solved run in words, after a space; empty if no hypothesis is about solved
+    runs."""
+    levels = dict.fromkeys(limit(h) for h in study.hypotheses if h.solved is not None)
+    if not levels:
+        return ""
+    return (
+        f" A run is solved if its test {study.measured.title} is at least {' or '.join(levels)}. "
+        "A difference in the share of solved runs has exact tests, which assume only that seeds "
+        "are independent. An interval that ends at 0 excludes 0, because the test shows the sign."
+    )
+
+
+def limit(h: Hypothesis) -> str:
+    """The result from which on a run is solved."""
+    return f"{h.solved:g} %{h.of_lengths}"
+
+
+def quantity(hypotheses: Iterable[Hypothesis], metric: Metric) -> str:
+    """The unit of the differences in full: of the metric, of the share of solved runs, or both."""
+    of_shares = [h.solved is not None for h in hypotheses]
+    if all(of_shares):
+        return "points of the share of solved runs"
+    return f"{metric.points}{metric.better}{', or of the share of solved runs' * any(of_shares)}"
+
+
+def solved_sentence(solved: Solved, h: Hypothesis, metric: Metric) -> str:
+    """The number of solved runs, and the difference of results over seeds that both arms solve."""
+    counts, both = f"Solved: {solved.arm} and {solved.than} runs.", solved.both
+    if not both.n:
+        return counts
+    ends = interval(both.low, both.high, metric.digits - 1)
+    size = f"{both.mean:+.{metric.digits - 1}f}" + f" (95 % interval {ends})" * bool(ends)
+    of = f"{metric.heading}{h.of_lengths}"
+    return f"{counts} {of} where both are solved: {size}, {both.n} seeds, exploratory."
+
+
+def solved_table(study: Study, state: Progress) -> Table | None:
+    """One row per judged hypothesis about solved runs; None without such a row."""
+    metric = study.measured
+    rows = [
+        {
+            "hypothesis": v.hypothesis.name, "from": limit(v.hypothesis), "n": v.decision.n,
+            "arm": v.solved.arm, "than": v.solved.than,
+            **{f"both_{name}": value for name, value in vars(v.solved.both).items()},
+        }
+        for v in state.verdicts
+        if v.solved and v.decision
+    ]  # fmt: skip
+    if not rows:
+        return None
+    return table_of(
+        pd.DataFrame(rows),
+        [
+            ("solved from", str, "from"),
+            ("seeds", table.count, "n"),
+            ("arm", table.count, "arm"),
+            ("than", table.count, "than"),
+            ("both", table.count, "both_n"),
+            (metric.unit, partial(table.signed, digits=metric.digits), "both_mean"),
+            ("95 % t", partial(interval, digits=metric.digits), "both_low", "both_high"),
+        ],
+        keys=["hypothesis"],
+        name="solved",
+        title="Solved runs",
+        caption="How many runs of either arm of a hypothesis are solved, and how many seeds both "
+        f"solve. {metric.unit}: over these seeds, the mean paired difference of "
+        f"{metric.title} with its t interval. It is exploratory: the arms may solve different "
+        "seeds, and no error rate includes it.",
+    )
