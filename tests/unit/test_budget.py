@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from posfuse.evidence.metric import ACCURACY
-from posfuse.report.sections.own_values import budget, budget_table
+from posfuse.report.sections.own_values import budget_table
 from posfuse.statistics.budget import budgets, expected_best
 
 
@@ -40,20 +40,13 @@ def test_operators_with_too_few_trials_have_no_curve():
     assert frame[["fusion", "trials"]].to_numpy().tolist() == [["add", 4], ["mlp", 3]]
     assert frame["expected"][0] == pytest.approx(expected_best([50, 60, 70, 80]))
     table = budget_table(frame, ACCURACY, "")
-    assert table.columns == ["data", "fusion", "1", "2", "3", "4"]
+    assert table.columns == ["data", "encoding", "fusion", "1", "2", "3", "4"]
     assert table.rows == [
-        ["tiny", "add", "65.00", "73.33", "77.50", "80.00"],
-        ["tiny", "mlp", "2.00", "2.67", "3.00", ""],
+        ["tiny", "sin", "add", "65.00", "73.33", "77.50", "80.00"],
+        ["tiny", "sin", "mlp", "2.00", "2.67", "3.00", ""],
     ]
     many = pd.DataFrame([{"arm": "a", "expected": list(range(33))}])
     assert budget_table(many, ACCURACY, "").columns == ["arm", "1", "2", "4", "8", "16", "32", "33"]
-    assert all(table.numeric[2:])
+    assert all(table.numeric[3:])
     assert budgets(pd.DataFrame(columns=["data", "encoding", "variant", "fusion"])).empty
     assert budgets(cells({"add": [1, 2]})).empty
-
-
-def test_the_figure_has_a_line_for_each_operator():
-    figure = budget(budgets(cells({"add": [50, 70, 60, 80], "mlp": [1, 2, 3]})))
-    lines = {len(line.get_xdata()): list(line.get_ydata()) for line in figure.axes[0].lines}
-    assert lines[4] == pytest.approx(expected_best([50, 60, 70, 80]))
-    assert lines[3] == pytest.approx(expected_best([1, 2, 3]))

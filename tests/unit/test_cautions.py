@@ -11,7 +11,7 @@ from finding_tables import settings_of
 from posfuse.config import CONF_DIR
 from posfuse.evidence.collect import collect
 from posfuse.report import page as report_page
-from posfuse.report.sections.cautions_table import caution_lines, cautions_tables
+from posfuse.report.sections.cautions_table import cautions_section
 from posfuse.statistics import cautions as st
 from posfuse.statistics.cautions import Arm
 from posfuse.statistics.comparisons import Criteria, compare
@@ -105,28 +105,31 @@ def test_few_bits_per_byte_are_far_from_guessing():
     assert st.cautions({"a": diverged}, 8) == {st.GROUPS: ["a"]}
 
 
+def lines_of(section):
+    return [line.plain for line in section.shown]
+
+
 def test_the_table_has_each_caution_once():
     found = {
         "gain": {st.FEW: [], st.CHANCE: ["a", "b"]},
         "position": {st.FEW: [], st.CHANCE: ["b"], st.EDGE: ["c"]},
     }
-    tables = cautions_tables(found, "hypotheses")
-    assert tables[0].columns == ["caution", "arms", "hypotheses"]
-    assert tables[0].rows == [
+    section = cautions_section(found, "hypotheses")
+    (table,) = section.tables
+    assert table.columns == ["caution", "arms", "hypotheses"]
+    assert table.rows == [
         [st.FEW, "all", "all"], [st.CHANCE, "a, b", "all"], [st.EDGE, "c", "position"]
     ]  # fmt: skip
-    assert caution_lines(tables) == [
+    assert lines_of(section) == [
         "caution: fewer than 8 seeds", "caution: close to guessing (a, b)",
         "caution: best value at the edge of those tried (c)",
     ]  # fmt: skip
     assert st.shared_by_all(found) == {st.FEW: []}
-    assert cautions_tables({"gain": {}}, "hypotheses") == []
+    assert cautions_section({"gain": {}}).tables == ()
     mixed = {"gain": {st.LAST: []}, "position": {st.LAST: ["c"]}, "other": {}}
-    assert caution_lines(cautions_tables(mixed, "hypotheses")) == [
-        f"caution: {st.LAST} (all arms of gain, c)"
-    ]
+    assert lines_of(cautions_section(mixed)) == [f"caution: {st.LAST} (all arms of gain, c)"]
     many = {f"h{i}": {st.CHANCE: [f"arm{i}"]} for i in range(10)}
-    (row,) = cautions_tables(many | {"last": {}}, "hypotheses")[0].rows
+    (row,) = cautions_section(many | {"last": {}}).tables[0].rows
     assert [cell.split(", ")[-1] for cell in row[1:]] == ["2 more", "2 more"]
 
 
@@ -299,7 +302,7 @@ def of_sweep(sweep):
     runs, _ = collect(sweep)
     (comparisons, _), best = compare(runs, Criteria()), own_best(runs, Criteria()).best
     found = st.of_comparisons(comparisons, best, runs, Criteria())
-    return caution_lines(cautions_tables(found, "comparisons"))
+    return lines_of(cautions_section(found))
 
 
 def test_a_sweep_without_cautions_says_nothing(tmp_path):

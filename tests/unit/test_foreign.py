@@ -338,12 +338,12 @@ MISTAKES = [
       for option, value in (("--primary", "b"), ("--select-seeds", "0"), ("--solved", "60"),
                             ("--effect", "2"), ("--claims", "mine.yaml"))),
     ((), ["--resolution", "0"], "--resolution: must be above 0 (got 0)"),
-    ((), ["--resolution", "1", "--unpaired"], "--resolution: is for paired differences; remove it"),
+    ((), ["--resolution", "1", "--unpaired"], "--resolution: is for paired differences of sing"),
     ((), ["--unit", "raw"], "--margin: must be given with --unit raw, in the units of score, "),
     ((), ["--by", "", "--overall", "run"], "--overall: is the mean over the groups of --by; give"),
     ((), ["--overall", "method"], "--overall: must be run, or columns of --by (got method)"),
     ((), ["--overall", "task", "--unpaired"], "--unpaired: is for --overall run; remove it, bec"),
-    ((), ["--overall", "run", "--resolution", "1"], "--resolution: is for single groups; remove"),
+    ((), ["--overall", "run", "--resolution", "1"], "--resolution: is for paired differences of"),
     ((), ["--margin", "0"], "--margin: must be above 0 (got 0)"),
 ]  # fmt: skip
 

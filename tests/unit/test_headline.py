@@ -23,14 +23,13 @@ def compared(deltas, criteria, **more):
     return pd.DataFrame(rows).assign(**{**labels, "role": "primary", **more})
 
 
-def answer_of(*frames, margin=0.5, cells=None, scaled=False, criteria=None):
+def answer_of(*frames, margin=0.5, scaled=False, criteria=None):
     """The first lines and the answers; Holm's adjustment is over the primary rows of all frames."""
     criteria = criteria or Criteria(margin=margin)
     frame = in_families(pd.concat(frames, ignore_index=True), criteria)
     best = frame if scaled else frame.iloc[:0]
-    cells = frame[["data", "encoding", "fusion", "n", "mean"]] if cells is None else cells
     rows = rows_of(frame, best, best)
-    return lead(rows, cells, frame, best, criteria), answers(rows, [], criteria)
+    return lead(rows, best, criteria), answers(rows, [], criteria)
 
 
 def about(seeds):
@@ -89,27 +88,6 @@ def test_exploratory_differences_have_no_verdict():
     assert rows[1].details.endswith(f"3 seeds, exploratory: p {p}, not adjusted.")
     alone, _ = answer_of(frame[outside], criteria=Criteria(primary=("concat",)))
     assert alone[0] == "No difference to add could be tested. 1 more is exploratory."
-
-
-def test_without_a_comparison_the_line_names_what_to_run():
-    none = compared({"concat": [1]}, Criteria())[:0]
-    for fusions, fix in (
-        (["add"], "run another operator with the same seeds"),
-        (["mul"], "run fusion=add, or choose another operator with --baseline"),
-        (["mul", "add"], "run both with the same seeds and settings"),
-    ):
-        cells = pd.DataFrame(
-            [("tiny", "sinusoidal", fusion, 3, 60.0) for fusion in fusions],
-            columns=["data", "encoding", "fusion", "n", "mean"],
-        )
-        listed = ", ".join(f"{fusion} 60.00 % (n = 3)" for fusion in fusions)
-        assert answer_of(none, cells=cells) == (
-            [
-                "No difference to add could be tested.",
-                f"On tiny (sinusoidal): {listed}. Nothing is compared with add: {fix}.",
-            ],
-            [],
-        )
 
 
 def test_settings_and_encodings_are_named_if_rows_differ_in_them():

@@ -263,10 +263,10 @@ def test_scale_and_learning_rate_are_chosen_together():
     assert [row[f"{of}{key}_edge"] for of in ("", "baseline_") for key in found.keys] == [True] * 4
     best, by_both, _ = own_best_tables(found, Criteria())
     assert (best.name, by_both.name) == ("best_scale_lr", "by_scale_lr")
-    assert best.title == "At each operator's own best scale and learning rate, encoding sin"
-    assert best.columns[:4] == ["data", "fusion", "verdict", "n"]
-    assert best.columns[8:12] == ["scale", "lr", "add's scale", "add's lr"]
-    assert best.rows[0][8:12] == ["1‡", "0.001‡", "1‡", "0.003‡"]
+    assert best.title == "At each operator's own best scale and learning rate"
+    assert best.columns[:5] == ["data", "encoding", "fusion", "verdict", "n"]
+    assert best.columns[9:13] == ["scale", "lr", "add's scale", "add's lr"]
+    assert best.rows[0][9:13] == ["1‡", "0.001‡", "1‡", "0.003‡"]
     assert by_both.columns == ["data", "encoding", "scale", "lr", "add", "concat"]
     assert [row[2:4] for row in by_both.rows] == [
         ["1", "0.001"], ["1", "0.003"], ["sqrt_d = 4", "0.001"], ["sqrt_d = 4", "0.003"]

@@ -289,7 +289,7 @@ def test_the_list_of_runs_leaves_out_the_variant_of_all_runs(tmp_path):
 
     def names(runs):
         sweep = SimpleNamespace(
-            missing=([], []), folder=tmp_path, runs=runs, metric=ACCURACY, out=tmp_path / "report"
+            missing=[], folder=tmp_path, runs=runs, metric=ACCURACY, out=tmp_path / "report"
         )
         return re.findall(r"/\">(.*?)</a>", run_list.section(sweep).html)
 
@@ -424,6 +424,7 @@ def test_a_damaged_sweep_file_is_one_line(sweep):
         (sweep / "multirun.yaml").write_text(text)
         message = refusal(missing, sweep, collect(sweep)[0])
         assert "multirun.yaml: not a sweep's settings" in message
+    assert posfuse_report(sweep) == ("", f"error: {message}")
 
 
 def test_an_unknown_baseline_is_refused_before_anything_is_written(whole):

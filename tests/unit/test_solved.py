@@ -91,11 +91,11 @@ def test_shares_by_hand():
         (100 * pairs[0], 100 * pairs[1])
     )
     (table,) = solved_tables(found, pd.DataFrame(), "add")
-    assert table.rows[0][3:6] == ["60", "1 of 4", "1 to 81"]
-    assert table.rows[0][6:] == [""] * 6
-    assert table.rows[1][3:7] == ["60", "4 of 5", "28 to 99", "1 of 4"]
-    assert table.rows[1][7] == "+50.00"
-    assert table.rows[1][9:] == ["2", "0", "0.500"]
+    assert table.rows[0][4:7] == ["60", "1 of 4", "1 to 81"]
+    assert table.rows[0][7:] == [""] * 6
+    assert table.rows[1][4:8] == ["60", "4 of 5", "28 to 99", "1 of 4"]
+    assert table.rows[1][8] == "+50.00"
+    assert table.rows[1][10:] == ["2", "0", "0.500"]
 
 
 def test_other_corpora_have_no_row():
@@ -110,9 +110,9 @@ def test_shares_at_each_operators_best_values():
     found = solved_best(best, {"task": 60.0})
     (table,) = solved_tables(pd.DataFrame(), found, "add")
     assert table.name == "solved_best"
-    assert table.columns[:4] == ["data", "fusion", "at", "add's"]
-    assert table.rows[0][:4] == ["task", "gate", "2", "1, lr 0.1"]
-    assert table.rows[0][6:9:2] == ["2 of 3", "1 of 3"]
+    assert table.columns[:5] == ["data", "encoding", "fusion", "at", "add's"]
+    assert table.rows[0][:5] == ["task", "sin", "gate", "2", "1, lr 0.1"]
+    assert table.rows[0][7:10:2] == ["2 of 3", "1 of 3"]
 
 
 def test_the_report_has_the_table_if_it_informs_or_is_asked_for(tmp_path):

@@ -74,9 +74,9 @@ def test_rows_by_hand():
     assert whole["delta_std"] == pytest.approx(np.std([10, 6, 8], ddof=1))
     assert init["delta_share"] == pytest.approx(100 / 4)
     (table,) = variance_tables(found, Criteria())
-    assert table.columns[:5] == ["data", "fusion", "varied", "n", "std"]
+    assert table.columns[:6] == ["data", "encoding", "fusion", "varied", "n", "std"]
     assert table.rows[0] == [
-        "tiny", "add", "initial values", "3", "1.00", "0.52 to 6.28", "6", "", "", ""
+        "tiny", "sin", "add", "initial values", "3", "1.00", "0.52 to 6.28", "6", "", "", ""
     ]  # fmt: skip
 
 
@@ -119,4 +119,3 @@ def test_runs_with_a_fixed_source_are_described_and_not_compared(tmp_path):
     held = runs[runs["variant"] != ""].reset_index(drop=True)
     alone = answer.section(Sweep(str(tmp_path), held, Criteria(), read_claims())).lead
     assert alone[0] == "No difference to add could be tested."
-    assert "Nothing is compared with add: run both with the same seeds" in alone[1]

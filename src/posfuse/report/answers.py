@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
 from posfuse.report.sections.section import Answer
 
@@ -16,31 +16,10 @@ WIDTH, EDGE = 180.0, 6.0  # of an interval's drawing, in pixels
 LONG = 5  # an interval this many times as long as the median interval is cut
 
 
-@dataclass(frozen=True)
-class Mark:
-    """An answer and the places of its interval, in pixels from the left; None without an
-    interval."""
-
-    answer: Answer
-    sign: str
-    mean: float
-    low: float | None
-    high: float | None
-    is_cut_low: bool = False  # the interval is longer than the drawing
-    is_cut_high: bool = False
-
-
-@dataclass(frozen=True)
-class Marks:
-    """The rows of the table on one axis."""
-
-    rows: list[Mark]
-    zero: float
-    band: tuple[float, float] | None  # the differences that do not matter
-
-
-def marks(answers: Sequence[Answer], margin: float) -> Marks:
-    """The places of all intervals on one axis, which contains 0 and the margin."""
+def marks(answers: Sequence[Answer], margin: float) -> dict[str, Any]:
+    """The rows of the table, and the places of zero and of the margin's band. All places are in
+    pixels on one axis, which contains 0 and the margin. The ends of a row are None without an
+    interval; is_cut_low and is_cut_high: the interval is longer than the drawing."""
     lengths = [a.high - a.low for a in answers if math.isfinite(a.high - a.low)]
     longest = LONG * statistics.median(lengths) if lengths else 0.0
     values = [a.mean for a in answers if math.isfinite(a.mean)]
@@ -52,10 +31,12 @@ def marks(answers: Sequence[Answer], margin: float) -> Marks:
         inside = min(max(value, first), last)
         return round(EDGE + (inside - first) * scale, 1)
 
-    rows = []
-    for a in answers:
-        low, high = (None, None) if math.isnan(a.low) else (at(a.low), at(a.high))
-        cut = a.low < first, a.high > last
-        rows.append(Mark(a, SIGNS[a.verdict], at(a.mean), low, high, *cut))
-    band = (at(-margin), at(margin)) if margin else None
-    return Marks(rows, at(0.0), band)
+    rows = [
+        {
+            "answer": a, "sign": SIGNS[a.verdict], "mean": at(a.mean),
+            "ends": None if math.isnan(a.low) else (at(a.low), at(a.high)),
+            "is_cut_low": a.low < first, "is_cut_high": a.high > last,
+        }
+        for a in answers
+    ]  # fmt: skip
+    return {"rows": rows, "zero": at(0.0), "band": (at(-margin), at(margin)) if margin else None}

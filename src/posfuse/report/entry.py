@@ -59,13 +59,12 @@ def write(sweep: Sweep, sections: list[Section], command: str, out: Path) -> Pat
     criteria, metric = sweep.criteria, sweep.metric
     summary = page.template("summary.html.j2").render(
         runs=len(sweep.runs),
-        missing=len(sweep.missing[0]),
+        missing=len(sweep.missing),
         criteria=criteria,
         unit=f"{metric.points}{metric.better}",
         encodings=", ".join(sweep.runs["encoding"].unique()),
     )
-    title = str(sweep.runs["sweep_id"].iloc[0])
-    path = page.write(sections, title, command, sweep.runs, out, summary=summary)
+    path = page.write(sections, sweep.name, command, sweep.runs, out, summary=summary)
     formats.write_csv(sweep.runs.drop(columns="configuration"), out / "runs.csv")
     return path
 
@@ -121,13 +120,6 @@ def family_in(text: str, known: Iterable[str], baseline: str) -> tuple[str, ...]
     return tuple(dict.fromkeys(names))
 
 
-def _primary_of_sweep(folder: str, sweep_id: str) -> tuple[str, ...]:
-    try:
-        return declared_family(folder, sweep_id)
-    except InputError:
-        return ()  # the report lists the damaged file among its problems
-
-
 def main(arguments: Namespace) -> list[str]:
     """Write and show the report. Returns a line for each record that is left out."""
     names = ("baseline", "margin", "effect", "solved")
@@ -161,14 +153,12 @@ def main(arguments: Namespace) -> list[str]:
     out = arguments.out or Path(arguments.folder) / "report"
     wrong = list(problems)
     sweeps = list(runs.groupby("sweep_id"))
-    for sweep_id, of_sweep in sweeps:
-        family = primary
-        if family is None:
-            family = _primary_of_sweep(arguments.folder, str(sweep_id))
+    for name, of_sweep in sweeps:
+        family = declared_family(arguments.folder, str(name)) if primary is None else primary
         metric = metric_of(of_sweep, arguments.metric)
         of_this = replace(criteria_for(criteria, metric), **given, primary=family)
         own_claims = arguments.claims is not None
-        target = out if len(sweeps) == 1 else out / str(sweep_id)
+        target = out if len(sweeps) == 1 else out / str(name)
         sweep = Sweep(arguments.folder, of_sweep, of_this, claims, own_claims, target)
         sections = [*sections_of(sweep), Section(problems=problems)]
         path = write(sweep, sections, command, target)

@@ -18,13 +18,7 @@ from posfuse.report.sections.cautions_table import cautions_section
 from posfuse.report.sections.differences import forest
 from posfuse.report.sections.section import RESULTS, Answer, Drawing, Section
 from posfuse.report.table import Column, Table, interval, p_value, table_of
-from posfuse.statistics.cautions import (
-    FEW,
-    FEW_VALUES,
-    Arm,
-    Cautions,
-    cautions,
-)
+from posfuse.statistics.cautions import FEW, FEW_VALUES, Arm, Cautions, cautions
 from posfuse.statistics.comparisons import Criteria
 from posfuse.statistics.contrasts import AHEAD, BEHIND, EQUIVALENT, UNDECIDED
 from posfuse.statistics.group_comparisons import compare_foreign, over_groups, rankings
@@ -44,8 +38,11 @@ def columns_of(arguments: Namespace) -> Columns:
             "its default is in points of accuracy"
         )
     if arguments.resolution is not None:
-        if arguments.unpaired:
-            raise InputError("--resolution: is for paired differences; remove it, or --unpaired")
+        if arguments.unpaired or arguments.overall:
+            raise InputError(
+                "--resolution: is for paired differences of single groups; remove it, or "
+                "--unpaired and --overall"
+            )
         if not 0 < arguments.resolution < math.inf:
             raise InputError(f"--resolution: must be above 0 (got {arguments.resolution:g})")
     where = {}
@@ -67,8 +64,6 @@ def columns_of(arguments: Namespace) -> Columns:
                 f"--unpaired: is for --overall {arguments.seed}; remove it, because means of the "
                 "same groups are paired by group"
             )
-    if units and arguments.resolution is not None:
-        raise InputError("--resolution: is for single groups; remove it, or --overall")
     return Columns(
         arguments.seed, arguments.compare, arguments.value, by, where, arguments.unit, units
     )
@@ -277,7 +272,6 @@ def _drawings(comparisons: pd.DataFrame, criteria: Criteria) -> list[Drawing]:
     than = rows["than"].unique()
     names = rows["name"] if len(than) == 1 else rows["name"] + " against " + rows["than"]
     cells = rows.assign(data=rows["group"], encoding="", fusion=names, variant="")
-    cells["deltas"] = pd.Series([[mean] for mean in rows["mean"]], rows.index)
     baseline = than[0] if len(than) == 1 else "the second name"
     draw = partial(forest, cells, replace(criteria, baseline=baseline))
     return [Drawing("forest", draw, f"Every comparison; the band is ±{criteria.margin:g}.")]

@@ -49,7 +49,8 @@ def page_of(
     figure links to its files."""
     answers = [answer for s in sections for answer in s.answers]
     margin = max((s.margin for s in sections), default=0.0)
-    chapters = {name: [s for s in sections if s.chapter == name] for name in CHAPTERS}
+    shown = [s for s in sections if s.drawings or s.tables or s.html]
+    chapters = {name: [s for s in shown if s.chapter == name] for name in CHAPTERS}
     return template("page.html.j2").render(
         title=title,
         lead=Markup(lead),
@@ -58,7 +59,7 @@ def page_of(
         unit=next((s.unit for s in sections if s.unit), ""),
         width=WIDTH,
         summary=Markup(summary),
-        chapters={name: own for name, own in chapters.items() if any(map(_has_content, own))},
+        chapters={name: own for name, own in chapters.items() if own},
         drawn=drawn,
         narrowed=narrowed,
         has_files=has_files,
@@ -82,10 +83,6 @@ def problems_of(sections: Sequence[Section]) -> list[str]:
 
 def notes_of(sections: Sequence[Section]) -> list[str]:
     return list(dict.fromkeys(line for s in sections for line in s.notes))
-
-
-def _has_content(section: Section) -> bool:
-    return bool(section.drawings or section.tables or section.html)
 
 
 def template(name: str, package: str = "posfuse.report") -> Template:

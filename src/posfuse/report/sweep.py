@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from posfuse.errors import InputError
 from posfuse.evidence.collect import missing, of_classifiers
 from posfuse.evidence.metric import ACCURACY, METRICS, Metric
 from posfuse.statistics.cells import is_held
@@ -29,6 +28,10 @@ class Sweep:
     claims: Claims
     own_claims: bool = False  # the claims are the user's, not the paper's
     out: Path = Path("report")  # the folder of the report
+
+    @property
+    def name(self) -> str:
+        return str(self.runs["sweep_id"].iloc[0])
 
     @property
     def metric(self) -> Metric:
@@ -102,12 +105,9 @@ class Sweep:
         return window_evidence(self.comparisons, self.runs, self.criteria)
 
     @cached_property
-    def missing(self) -> tuple[list[str], list[str]]:
-        """The folders of runs without a record, and a line if the sweep's file is damaged."""
-        try:
-            return missing(self.folder, self.runs), []
-        except InputError as error:
-            return [], [str(error)]
+    def missing(self) -> list[str]:
+        """The folders of runs without a record."""
+        return missing(self.folder, self.runs)
 
     @cached_property
     def verdicts(self) -> list[Verdict]:

@@ -98,28 +98,21 @@ def with_spread(mean: float, std: float, digits: int = 2, sign: str = "") -> str
 
 
 def over_seeds(mean: float, std: float, n: float, digits: int = 2) -> str:
-    """Mean ± standard deviation, and the number of seeds in brackets."""
-    return "" if np.isnan(mean) else f"{with_spread(mean, std, digits)} ({n:.0f})"
-
-
-def signed_with_spread(mean: float, std: float, digits: int = 2) -> str:
-    return with_spread(mean, std, digits, sign="+")
+    """Mean ± standard deviation, and the number of seeds, if it is known, in brackets."""
+    text = with_spread(mean, std, digits)
+    return f"{text} ({n:.0f})" if text and not np.isnan(n) else text
 
 
 def signed(value: float, digits: int = 2) -> str:
     return "" if np.isnan(value) else f"{value:+.{digits}f}"
 
 
-def interval(low: float, high: float, digits: int = 2) -> str:
-    return "" if np.isnan(low) else f"{low:+.{digits}f} to {high:+.{digits}f}"
+def interval(low: float, high: float, digits: int = 2, sign: str = "+") -> str:
+    return "" if np.isnan(low) else f"{low:{sign}.{digits}f} to {high:{sign}.{digits}f}"
 
 
 def unsigned(value: float, digits: int = 2) -> str:
     return "" if np.isnan(value) else f"{value:.{digits}f}"
-
-
-def unsigned_interval(low: float, high: float, digits: int = 2) -> str:
-    return "" if np.isnan(low) else f"{low:.{digits}f} to {high:.{digits}f}"
 
 
 def count(value: float) -> str:

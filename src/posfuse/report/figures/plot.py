@@ -45,19 +45,21 @@ def numbers(row: Row, digits: int = 2) -> str:
     return f"{row['mean']:+.{digits}f}{'' if np.isnan(row['low']) else ends} n={row['n']}"
 
 
-def name_operators(axis: Axes, fusions: Sequence[str]) -> None:
-    """Write the operators' names along the x axis, slanted if they would touch."""
+def name_operators(axes: Sequence[Axes], fusions: Sequence[str]) -> None:
+    """Write the operators' names along the x axis of the lowest panel, slanted if they would
+    touch."""
     names = [operator_name(fusion) for fusion in fusions]
-    axis.set_xticks(range(len(names)), names)
+    for axis in axes:
+        axis.set_xticks(range(len(names)), [""] * len(names))
+        axis.set_xlim(-0.6, len(names) - 0.4)
     figure, place = axis.figure, axis.get_subplotspec()
     assert isinstance(figure, Figure)
     assert place is not None
     panel_width = figure.get_figwidth() / place.get_gridspec().ncols
     room = 72 * (panel_width - 0.7) / (len(names) + 0.2)
-    if max(map(len, names)) * 0.62 * SMALL > room:
-        for text in axis.get_xticklabels():
-            text.set(rotation=35, ha="right", rotation_mode="anchor")
-    axis.set_xlim(-0.6, len(names) - 0.4)
+    slant: Any = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"}
+    touches = max(map(len, names)) * 0.62 * SMALL > room
+    axis.set_xticks(range(len(names)), names, **(slant if touches else {}))
 
 
 def lines(
@@ -66,24 +68,29 @@ def lines(
     x: str,
     text_of: Callable[["pd.Series[float]"], str],
     ends_of: Callable[["pd.Series[float]"], tuple[float, float]] = lambda a: (a.min(), a.max()),
+    is_named: bool = True,
 ) -> None:
     """Draw the mean over seeds of the column `value` over the column `x`, a line for each operator.
 
     The band is between the two `ends_of` the values at each place, by default the lowest and the
-    highest seed. `text_of` makes the hover text from the means by place.
+    highest seed. `text_of` makes the hover text from the means by place. With `is_named` the line
+    has the operator's name at its end.
     """
     for fusion, runs in rows.groupby("fusion", sort=False):
         values = runs.groupby(x)["value"]
         mean, low_high = values.mean(), [ends_of(own) for _, own in values]
         one, places = look(str(fusion)), mean.index.to_numpy()
         axis.fill_between(places, *np.transpose(low_high), color=one.color, alpha=0.13, linewidth=0)
+        if len(places) == 1:
+            axis.plot([places[0]] * 2, low_high[0], color=one.color, alpha=0.3)
         (line,) = axis.plot(
             places, mean, color=one.color, linestyle=one.dash, marker=one.marker,
             markevery=max(1, len(places) // 8), markersize=3.5,
         )  # fmt: skip
         name = joined(runs.iloc[0].to_dict())
         svg.mark(line, f"{name}: {text_of(mean)}, n={runs['seed'].nunique()}")
-        LineName(axis, (places[-1], mean.iloc[-1]), str(fusion))
+        if is_named:
+            LineName(axis, (places[-1], mean.iloc[-1]), str(fusion))
 
 
 def dot(axis: Axes, x: float, y: float, fusion: str, size: float) -> Line2D:
@@ -101,7 +108,7 @@ def view_of(rows: Sequence[Row], with_seeds: bool = False) -> View:
 
     Very wide intervals are cut. With two seeds an interval is 13 times as wide as their distance.
     """
-    seeds = [delta for row in rows for delta in row["deltas" if "deltas" in row else "gains"]]
+    seeds = [delta for row in rows for delta in row.get("deltas", row.get("gains", [row["mean"]]))]
     points = [0.0, *(row["mean"] for row in rows), *(seeds if with_seeds else [])]
     low, high = min(points), max(points)
     ends = np.array([[row["low"], row["high"]] for row in rows], dtype=float)
@@ -116,9 +123,11 @@ def view_of(rows: Sequence[Row], with_seeds: bool = False) -> View:
     return float(low - margin), float(high + margin)
 
 
-def shared_views(views: Sequence[View], groups: Sequence[Any]) -> list[View]:
+def shared_views(
+    panels: Iterable[Sequence[Row]], groups: Sequence[Any], with_seeds: bool = False
+) -> list[View]:
     """One view for all panels of a group, unless a panel would use less than a quarter of it."""
-    shared = []
+    views, shared = [view_of(rows, with_seeds) for rows in panels], []
     for view, group in zip(views, groups, strict=True):
         same = [v for v, g in zip(views, groups, strict=True) if g == group]
         whole = min(v[0] for v in same), max(v[1] for v in same)

@@ -1,6 +1,6 @@
 """The answer of a sweep: the first lines on the terminal and on the page, and their table."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,35 +24,52 @@ def section(sweep: Sweep) -> Section:
     rows = rows_of(sweep.comparisons, best, best)
     second = rows_of(sweep.placebos, sweep.best_placebos, best)
     second += rows_of(sweep.survival, sweep.survival[:0], best)
-    lines = lead(rows, sweep.cells, sweep.comparisons, best, criteria)
     return Section(
-        lead=[*lines, standing(sweep.folder, str(sweep.runs["sweep_id"].iloc[0]))],
+        lead=[*lead(rows, best, criteria), standing(sweep.folder, sweep.name)],
         answers=answers(rows, second, criteria),
         margin=criteria.margin,
         unit=criteria.metric.points,
     )
 
 
-def lead(
-    rows: list[Row], cells: pd.DataFrame, comparisons: pd.DataFrame, best: pd.DataFrame,
-    criteria: Criteria,
-) -> list[str]:  # fmt: skip
-    """Lines with the number of decided differences to the baseline, with the keys of which each
-    operator has its own best values, and about each corpus and encoding without a comparison."""
-    tuned = []
-    if len(best):
-        chosen = chosen_by(best, criteria)
-        tuned = [f"Each operator has its own best {keys_of(best)} ({chosen})."]
-    return [_count(rows, criteria), *tuned, *_uncompared(cells, comparisons, best, criteria)]
-
-
 def rows_of(frame: pd.DataFrame, at_best: pd.DataFrame, best: pd.DataFrame) -> list[Row]:
-    """The rows of a frame of comparisons for the answer, with their place and operator in words. If
-    operators ran with several values of a tuned key, the rows come from `at_best`, the same frame
-    at the best values. `best` is the frame of `OwnBest`."""
+    """The rows of a frame of comparisons for the answer, with their place (corpus, encoding and
+    setting) and operator in words. If operators ran with several values of a tuned key, the rows
+    come from `at_best`, the same frame at the best values. `best` is the frame of `OwnBest`."""
     tuned = set(zip(best["data"], best["encoding"], strict=True))
-    untuned = (row for row in _rows(frame) if row["place"][:2] not in tuned)
-    return [*_rows(at_best), *untuned]
+    at_one = [r for r in frame.to_dict("records") if (r["data"], r["encoding"]) not in tuned]
+    rows = []
+    for row in [*at_best.to_dict("records"), *at_one]:
+        operator, setting = row["fusion"], row["baseline_variant"]
+        if "baseline_at" in row:
+            operator = f"{operator} (at {row['at']})"
+        elif row["variant"] != setting:
+            operator = f"{operator} {row['variant']}".strip()
+        place = (row["data"], row["encoding"], setting)
+        if row["role"] != PLACEBO:
+            rows.append({**row, "place": place, "operator": operator})
+    return rows
+
+
+def lead(rows: list[Row], best: pd.DataFrame, criteria: Criteria) -> list[str]:
+    """A line with the number of decided differences to the baseline, and a line with the keys of
+    which each operator has its own best values."""
+    tested = [row for row in rows if not np.isnan(row["p_t"]) and row["role"] == PRIMARY]
+    others = sum(row["role"] == EXPLORATORY for row in rows)
+    more = f" {others} more {'is' if others == 1 else 'are'} exploratory." if others else ""
+    base = criteria.baseline
+    first = f"No difference to {base} could be tested.{more}"
+    if tested:
+        number = sum(row["verdict"] in DECIDED for row in tested)
+        first = (
+            f"Decided: {number} of {len(tested)} differences to {base}: p ≤ {criteria.alpha:g} "
+            f"after Holm's adjustment, for a difference or for equivalence within "
+            f"±{criteria.within} on these test documents.{more}"
+        )
+    if best.empty:
+        return [first]
+    chosen = chosen_by(best, criteria)
+    return [first, f"Each operator has its own best {keys_of(best)} ({chosen})."]
 
 
 def answers(rows: list[Row], second: list[Row], criteria: Criteria) -> list[Answer]:
@@ -79,65 +96,12 @@ def _answer(row: Row, where: str, added: Sequence[str], criteria: Criteria) -> A
     base = criteria.baseline
     if "baseline_at" in row:
         base = f"{base} (at {row['baseline_at']})"
-    verdict = EXPLORATORY if row["role"] == EXPLORATORY else row["verdict"]
-    if np.isnan(row["p_t"]):
-        verdict = "not tested"
+    verdict = "not tested" if np.isnan(row["p_t"]) else row["verdict"]
     details = " ".join([_sentence(row, criteria), *added])
     return Answer(
         verdict, f"{where}: {row['operator']} - {base}", row["mean"], row["low"], row["high"],
         str(row["n"]), details, criteria.metric.digits,
     )  # fmt: skip
-
-
-def _uncompared(
-    cells: pd.DataFrame, comparisons: pd.DataFrame, best: pd.DataFrame, criteria: Criteria
-) -> list[str]:
-    """A line for each corpus and encoding without a comparison: its results, and the runs to
-    add."""
-    base, metric, lines = criteria.baseline, criteria.metric, []
-    places = (zip(frame["data"], frame["encoding"], strict=True) for frame in (best, comparisons))
-    compared = {place for frame in places for place in frame}
-    for (data, encoding), group in cells.groupby(["data", "encoding"], sort=False):
-        if (data, encoding) in compared:
-            continue
-        ranked = group.sort_values("mean", ascending=metric.lower_is_better).to_dict("records")
-        listed = ", ".join(
-            f"{c['fusion']} {metric.number(c['mean'])}{metric.percent} (n = {c['n']})"
-            for c in ranked[:3]
-        )
-        fix = "run both with the same seeds and settings"
-        if base not in set(group["fusion"]):
-            fix = f"run fusion={base}, or choose another operator with --baseline"
-        elif set(group["fusion"]) == {base}:
-            fix = "run another operator with the same seeds"
-        lines.append(f"On {data} ({encoding}): {listed}. Nothing is compared with {base}: {fix}.")
-    return lines
-
-
-def _rows(frame: pd.DataFrame) -> Iterator[Row]:
-    """The rows with their operator in words, and their place: corpus, encoding and setting."""
-    for row in frame[frame["role"] != PLACEBO].to_dict("records"):
-        operator, setting = row["fusion"], row.get("baseline_variant", row["variant"])
-        if "baseline_at" in row:
-            operator, setting = f"{operator} (at {row['at']})", row["variant"]
-        elif row["variant"] != setting:
-            operator = f"{operator} {row['variant']}".strip()
-        yield {**row, "place": (row["data"], row["encoding"], setting), "operator": operator}
-
-
-def _count(rows: list[Row], criteria: Criteria) -> str:
-    tested = [row for row in rows if not np.isnan(row["p_t"]) and row["role"] == PRIMARY]
-    others = sum(row["role"] == EXPLORATORY for row in rows)
-    more = f" {others} more {'is' if others == 1 else 'are'} exploratory." if others else ""
-    base = criteria.baseline
-    if not tested:
-        return f"No difference to {base} could be tested.{more}"
-    number = sum(row["verdict"] in DECIDED for row in tested)
-    return (
-        f"Decided: {number} of {len(tested)} differences to {base}: p ≤ {criteria.alpha:g} after "
-        f"Holm's adjustment, for a difference or for equivalence within ±{criteria.within} on "
-        f"these test documents.{more}"
-    )
 
 
 def _sentence(row: Row, criteria: Criteria) -> str:

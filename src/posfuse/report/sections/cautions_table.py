@@ -8,7 +8,7 @@ from rich.text import Text
 
 from posfuse.report.sections.section import VERDICTS, Section
 from posfuse.report.sweep import Sweep
-from posfuse.report.table import Column, Table, table_of
+from posfuse.report.table import Column, table_of
 from posfuse.statistics.cautions import LEVEL, NEAR, ORDER, Cautions, of_comparisons
 from posfuse.statistics.cells import APART
 
@@ -23,24 +23,18 @@ def section(sweep: Sweep) -> Section:
 def cautions_section(
     leans: Mapping[str, Cautions], verdicts: str = "comparisons", chapter: str = VERDICTS
 ) -> Section:
-    tables = cautions_tables(leans, verdicts)
-    return Section(chapter, tables=tables, shown=list(map(Text, caution_lines(tables))))
-
-
-def cautions_tables(leans: Mapping[str, Cautions], verdicts: str) -> list[Table]:
-    """A table with one row per caution, or no table. `leans` has the cautions of each verdict;
-    `verdicts` are hypotheses or comparisons."""
+    """A table with one row per caution, and a line for each on the terminal; empty without one.
+    `leans` has the cautions of each verdict; `verdicts` are hypotheses or comparisons."""
     rows = []
     for text in ORDER:
-        concerned = [name for name, own in leans.items() if text in own]
-        own = {name: leans[name][text] for name in concerned}
+        own = {name: each[text] for name, each in leans.items() if text in each}
         if any(own.values()):  # no arm: all of them
             own = {name: each or [f"all arms of {name}"] for name, each in own.items()}
         arms = dict.fromkeys(arm for each in own.values() for arm in each)
-        if concerned:
-            rows.append({"caution": text, "arms": list(arms), verdicts: concerned})
+        if own:
+            rows.append({"caution": text, "arms": list(arms), verdicts: list(own)})
     if not rows:
-        return []
+        return Section(chapter)
     caption = (
         "A caution changes no verdict. Close to guessing: the mean is at most "
         f"{100 * NEAR:g} % of the way from guessing to the best possible value. Two groups: the "
@@ -54,8 +48,9 @@ def cautions_tables(leans: Mapping[str, Cautions], verdicts: str) -> list[Table]
         (verdicts, partial(_some, every=len(leans)), verdicts),
     ]
     title = "What the verdicts lean on"
-    return [table_of(pd.DataFrame(rows), columns, ["caution"], name="cautions", title=title,
-                     caption=caption)]  # fmt: skip
+    table = table_of(pd.DataFrame(rows), columns, ["caution"], name="cautions", title=title,
+                     caption=caption)  # fmt: skip
+    return Section(chapter, tables=[table], shown=[Text(_line(*row)) for row in table.rows])
 
 
 def _some(names: Sequence[str], every: int = 0) -> str:
@@ -66,10 +61,6 @@ def _some(names: Sequence[str], every: int = 0) -> str:
     return ", ".join([*names[:MOST], *more])
 
 
-def caution_lines(tables: Sequence[Table]) -> list[str]:
-    """The rows of the table as lines for the terminal."""
-    lines = []
-    for caution, arms, verdicts in (row for table in tables for row in table.rows):
-        concerns = next((text for text in (arms, verdicts) if text != "all"), "")
-        lines.append(f"caution: {caution}{f' ({concerns})' if concerns else ''}")
-    return lines
+def _line(caution: str, arms: str, verdicts: str) -> str:
+    concerns = next((text for text in (arms, verdicts) if text != "all"), "")
+    return f"caution: {caution}{f' ({concerns})' if concerns else ''}"

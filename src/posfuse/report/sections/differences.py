@@ -35,7 +35,7 @@ N: Column = ("n", str, "n")
 
 
 def difference(metric: Metric, heading: str = "difference") -> Column:
-    return heading, partial(table.signed_with_spread, digits=metric.digits), "mean", "std"
+    return heading, partial(table.with_spread, digits=metric.digits, sign="+"), "mean", "std"
 
 
 def t_interval(metric: Metric) -> Column:
@@ -115,7 +115,7 @@ def differences_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
             ("95 % BCa", partial(interval, digits=metric.digits), "bca_low", "bca_high"),
             ("d_z", signed, "d_z"),
             ("P(A > B)", table.unsigned, "wins"),
-            ("95 % exact", table.unsigned_interval, "wins_low", "wins_high"),
+            ("95 % exact", partial(interval, sign=""), "wins_low", "wins_high"),
             ("outperforms", outperforms, "wins_low", "wins_high"),
             ("seeds: observed", table.seeds, "seeds_observed"),
             (f"seeds: {effect}", table.seeds, "seeds_effect"),
@@ -221,8 +221,7 @@ def deltas(comparisons: pd.DataFrame, criteria: Criteria) -> Figure:
     """Every seed's difference to the baseline, a panel for each data x encoding x variant."""
     groups = comparisons.groupby(plot.PANEL, sort=False)
     every = [part.to_dict("records") for _, part in groups]
-    own_views = [plot.view_of(rows, True) for rows in every]
-    views = plot.shared_views(own_views, [rows[0]["data"] for rows in every])
+    views = plot.shared_views(every, [rows[0]["data"] for rows in every], with_seeds=True)
     metric = criteria.metric
     caption = (
         f"{to_baseline(criteria)}; mark: one seed; bar: mean over "
@@ -248,7 +247,7 @@ def deltas(comparisons: pd.DataFrame, criteria: Criteria) -> Figure:
             svg.mark(bar, f"{plot.joined(row)}: mean {plot.numbers(row, metric.digits)}")
         axis.set_ylim(view)
         axis.set_ylabel(f"difference, {metric.unit}")
-        plot.name_operators(axis, [row["fusion"] for row in rows])
+        plot.name_operators([axis], [row["fusion"] for row in rows])
     return figure
 
 
@@ -270,18 +269,14 @@ def forest_of(
     the column data. With `with_seeds` a row also has a mark for each of its deltas."""
     by_data = comparisons.groupby("data", sort=False)
     blocks = {data: part.to_dict("records") for data, part in by_data}
-    own_views = [plot.view_of(rows, with_seeds) for rows in blocks.values()]
-    views = plot.shared_views(own_views, [0] * len(blocks))
+    views = plot.shared_views(blocks.values(), [0] * len(blocks), with_seeds)
     caption += "; each block has its own scale" if len(set(views)) > 1 else ""
-    caption = style.wrapped([caption + plot.cut_note(blocks.values(), views)], 7.8, style.CAPTION)
+    caption += plot.cut_note(blocks.values(), views)
     sizes = [len(rows) for rows in blocks.values()]
-    height = 0.19 * sum(sizes) + 0.7 * len(sizes) + 0.2 * (caption.count("\n") + 1)
-    figure = Figure((8, height), layout="constrained")
-    figure.suptitle(caption, x=0.01, ha="left", fontsize=style.CAPTION)
-    places = figure.add_gridspec(len(blocks), 1, height_ratios=[n + 0.6 for n in sizes])
-    for i, ((data, rows), view) in enumerate(zip(blocks.items(), views, strict=True)):
-        axis = figure.add_subplot(places[i])
-        names = ("encoding", "fusion", *if_many(comparisons, "variant"))
+    height = 0.19 * sum(sizes) + 0.7 * len(sizes)
+    figure, (axes,) = style.grid([1], [[""]], caption, (8, height), ratios=[n + 0.6 for n in sizes])
+    names = ("encoding", "fusion", *if_many(comparisons, "variant"))
+    for axis, (data, rows), view in zip(axes, blocks.items(), views, strict=True):
         for y, row in enumerate(rows):
             ends = y - 0.5, y + 0.5
             axis.fill_betweenx(ends, -row["margin"], row["margin"], color="0.88", linewidth=0)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, NullLocator
+from matplotlib.ticker import NullLocator
 
 from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.report import formats
@@ -63,8 +63,6 @@ def section(sweep: Sweep) -> Section:
         (scale, own_best.along("scale"), f"{metric.heading} by token scale: is an operator better, "
          "or does it only move the best scale?"),
         (learning_rate, own_best.along("lr"), f"{metric.heading} by learning rate."),
-        (budget, budgets(own_best.cells, metric), "Tuning budget: the expected best validation "
-         f"{metric.title} of k trials."),
     )  # fmt: skip
     return Section(
         PAIRED,
@@ -82,22 +80,23 @@ def section(sweep: Sweep) -> Section:
 
 def own_best_tables(own_best: OwnBest, criteria: Criteria) -> list[Table]:
     """The tables that have rows."""
-    best = [best_table(own_best, criteria)] if len(own_best.best) else []
+    tables = [best_table(own_best, criteria)] if len(own_best.best) else []
+    if len(own_best.cells):
+        tables.append(by_value_table(own_best, criteria))
     by_budget = budgets(own_best.cells, criteria.metric)
-    trial = (
-        "A trial is a combination of the tuned values; its score is the mean over the seeds that "
-        "choose."
-    )
-    more = [budget_table(by_budget, criteria.metric, trial)] if len(by_budget) else []
-    return [*best, by_value_table(own_best, criteria), *more] if len(own_best.cells) else best
+    if len(by_budget):
+        trial = (
+            "A trial is a combination of the tuned values; its score is the mean over the seeds "
+            "that choose."
+        )
+        tables.append(budget_table(by_budget, criteria.metric, trial))
+    return tables
 
 
 def best_table(own_best: OwnBest, criteria: Criteria) -> Table:
     """The operators compared with the baseline, each at its own best values."""
     best, keys, base, metric = own_best.best, own_best.keys, criteria.baseline, criteria.metric
     signs = partial(signed, digits=metric.digits)
-    several = if_many(best, "encoding")  # a single one is in the title: the table is wide
-    encoding = "" if several else f", encoding {best['encoding'].iloc[0]}"
     columns = verdict_columns(metric, "at best")
     columns += [(key, _value, key, f"{key}_edge") for key in keys]
     for key in keys:
@@ -117,9 +116,8 @@ def best_table(own_best: OwnBest, criteria: Criteria) -> Table:
     return table_of(
         best,
         columns,
-        ["data", *several, *if_many(best, "variant"), "fusion"],
         name=f"best_{'_'.join(keys)}",
-        title=f"At each operator's own best {_words(keys)}{encoding}",
+        title=f"At each operator's own best {_words(keys)}",
         caption=f"{to_baseline(criteria)}, paired by seed, with its 95 % t "
         f"interval. {at_paper}at best: each operator at the {keys_of(best)} with its {metric.best} "
         f"mean validation {metric.title} ({chosen}). n, the p-values (Holm-adjusted over this "
@@ -165,10 +163,7 @@ def by_value_table(own_best: OwnBest, criteria: Criteria) -> Table:
 def budget_table(by_budget: pd.DataFrame, metric: Metric, more: str) -> Table:
     """The expected best validation result of operators by number of trials; or of arms, with their
     names in the column `arm`."""
-    keys = ["arm"]
-    if "arm" not in by_budget:
-        several = [*if_many(by_budget, "encoding"), *if_many(by_budget, "variant")]
-        keys = ["data", *several, "fusion"]
+    keys = ["arm"] if "arm" in by_budget else []
     most = max(map(len, by_budget["expected"]))
     budgets = [*range(1, most + 1)]
     if most > MOST_BUDGETS:
@@ -184,7 +179,7 @@ def budget_table(by_budget: pd.DataFrame, metric: Metric, more: str) -> Table:
         name="budget",
         title=f"Validation {metric.title} by tuning budget",
         caption=f"The expected best validation {metric.title}{', in %,' * metric.is_share} of so "
-        f"many of the {'arm' if keys == ['arm'] else 'operator'}'s trials drawn at random (Dodge "
+        f"many of the {'arm' if keys else 'operator'}'s trials drawn at random (Dodge "
         f"et al. 2019, without replacement). {more}",
     )
 
@@ -221,30 +216,9 @@ def learning_rate(cells: pd.DataFrame, metric: Metric = ACCURACY) -> Figure:
     return _over_values(cells, metric, "lr", "learning rate", "")
 
 
-@style.styled
-def budget(by_budget: pd.DataFrame, metric: Metric = ACCURACY) -> Figure:
-    """The rows of `budgets`, a panel for each data x encoding x variant."""
-    caption = f"expected best validation {metric.level} of k trials, drawn without replacement"
-    figure, panels = plot.panel_figure(by_budget, caption, (3.4, 2.4))
-    for part, (axis,) in panels:
-        for row in part.to_dict("records"):
-            one = style.look(row["fusion"])
-            x, y = range(1, row["trials"] + 1), row["expected"]
-            (line,) = axis.plot(
-                x, y, color=one.color, linestyle=one.dash, marker=one.marker,
-                markevery=max(1, len(x) // 8), markersize=3.5,
-            )  # fmt: skip
-            label = plot.joined(row)
-            first, last = (f"{metric.number(end)}{metric.percent}" for end in (y[0], y[-1]))
-            svg.mark(line, f"{label}: {first} after 1 trial, {last} after {len(x)}")
-            style.LineName(axis, (x[-1], y[-1]), row["fusion"])
-        axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-        axis.set_xlabel("trials")
-        axis.set_ylabel(f"validation {metric.axis}")
-    return figure
-
-
 def _over_values(cells: pd.DataFrame, metric: Metric, key: str, name: str, more: str) -> Figure:
+    """The means by value of a key, a panel for each data x encoding x variant. A learned scale is a
+    mark beside the line."""
     both = {f"{other}_number" for other in ("scale", "lr")} <= set(cells)
     at_best = f", each at the best value of the other tuned key by validation {metric.title}"
     caption = (
@@ -252,64 +226,53 @@ def _over_values(cells: pd.DataFrame, metric: Metric, key: str, name: str, more:
         "95 % t interval (± one standard deviation with 2 seeds); ring: the operator's best "
         f"{name} by validation {metric.title}{more}"
     )
-    figure, panels = plot.panel_figure(cells, caption, (5.2, 3.4), most=2)
+    few = (cells["n"] < 3) | cells["low"].isna()
+    number, spread = cells[f"{key}_number"], cells["std"].fillna(0.0)
+    is_beside = cells["learned"] & (key == "scale")
+    highest = 100.0 if metric.is_share else None
+    rows = cells.assign(
+        low=cells["low"].mask(few, cells["mean"] - spread).clip(0.0, highest),
+        high=cells["high"].mask(few, cells["mean"] + spread).clip(0.0, highest),
+        is_beside=is_beside,
+        at=number.where(~is_beside, number * LEARNED_SHIFT),
+        tick=cells[key].str.replace(" = ", "\n").mask(is_beside, number.map("{:.6g}".format)),
+    )
+    figure, panels = plot.panel_figure(rows, caption, (5.2, 3.4), most=2)
     for part, (axis,) in panels:
-        _draw_lines(axis, part.to_dict("records"), metric, key, name)
+        axis.set_xscale("log", base=2)
+        for _, own in part.groupby("fusion", sort=False):
+            _draw_operator(axis, own, metric)
+        # A learned scale names a tick only if no other scale has its number.
+        ticks = part.sort_values("is_beside", ascending=False, kind="stable")
+        texts = dict(zip(ticks[f"{key}_number"], ticks["tick"], strict=True))
+        axis.set_xticks(list(texts), list(texts.values()), fontsize=style.SMALL)
+        axis.xaxis.set_minor_locator(NullLocator())
+        axis.set_xlabel(name)
+        axis.set_ylabel(f"test {metric.axis}")
     return figure
 
 
-def _draw_lines(axis: Axes, rows: list[plot.Row], metric: Metric, key: str, name: str) -> None:
-    """Draw a line over the values of a key for each operator. A learned scale is a mark beside
-    it."""
-
-    def is_hollow(row: plot.Row) -> bool:
-        return key == "scale" and bool(row["learned"])
-
-    axis.set_xscale("log", base=2)
-    texts: dict[float, str] = {}
-    for row in sorted(rows, key=is_hollow):
-        number = row[f"{key}_number"]
-        texts.setdefault(number, f"{number:.6g}" if is_hollow(row) else row[key])
-    for fusion in dict.fromkeys(row["fusion"] for row in rows):
-        one = style.look(fusion)
-        own = [row for row in rows if row["fusion"] == fusion]
-        line = [row for row in own if not is_hollow(row)]
-        x, ends = (
-            [row[f"{key}_number"] for row in line],
-            np.array([_band(row, metric) for row in line]),
+def _draw_operator(axis: Axes, own: pd.DataFrame, metric: Metric) -> None:
+    """A line with its band, a mark for each value, and a ring around the best one."""
+    fusion, line = own["fusion"].iloc[0], own[~own["is_beside"]]
+    one = style.look(fusion)
+    axis.fill_between(
+        line["at"], line["low"], line["high"], color=one.color, alpha=0.1, linewidth=0
+    )
+    axis.plot(line["at"], line["mean"], color=one.color, linestyle=one.dash)
+    for row in own.to_dict("records"):
+        at, mean, low, high = row["at"], row["mean"], row["low"], row["high"]
+        if row["best"]:
+            axis.plot(at, mean, "o", mfc="none", mec=one.color, markersize=10)
+        point = plot.dot(axis, at, mean, fusion, 5)
+        if row["is_beside"]:
+            axis.plot([at, at], [low, high], color=one.color, linewidth=0.8, zorder=1)
+            point.set(markerfacecolor="white", markeredgecolor=one.color, markeredgewidth=0.9)
+        band = f" [{metric.number(low)}, {metric.number(high)}]"
+        values = ", ".join(f"{key} {row[key]}" for key in KEYS if key in row)
+        svg.mark(
+            point,
+            f"{plot.joined(row)}, {values}: {metric.number(mean)}{metric.percent}"
+            f"{'' if np.isnan(row['std']) else band} n={row['n']}",
         )
-        lows, highs = ends.reshape(-1, 2).T
-        axis.fill_between(x, lows, highs, color=one.color, alpha=0.1, linewidth=0)
-        axis.plot(x, [row["mean"] for row in line], color=one.color, linestyle=one.dash)
-        for row in own:
-            at = row[f"{key}_number"] * (LEARNED_SHIFT if is_hollow(row) else 1)
-            low, high = _band(row, metric)
-            if is_hollow(row):
-                axis.plot([at, at], [low, high], color=one.color, linewidth=0.8)
-            if row["best"]:
-                axis.plot(at, row["mean"], "o", mfc="none", mec=one.color, markersize=10)
-            band = f" [{metric.number(low)}, {metric.number(high)}]"
-            band = "" if np.isnan(row["std"]) else band
-            point = plot.dot(axis, at, row["mean"], fusion, 5)
-            if is_hollow(row):
-                point.set(markerfacecolor="white", markeredgecolor=one.color, markeredgewidth=0.9)
-            label = plot.joined(row)
-            value = ", ".join(f"{k} {row[k]}" for k in ("scale", "lr") if k in row)
-            mean = f"{metric.number(row['mean'])}{metric.percent}"
-            svg.mark(point, f"{label}, {value}: {mean}{band} n={row['n']}")
-            last = (at, row["mean"])
-        style.LineName(axis, last, fusion)
-    ticks = {number: texts[number].replace(" = ", "\n") for number in sorted(texts)}
-    axis.set_xticks(list(ticks), list(ticks.values()), fontsize=style.SMALL)
-    axis.xaxis.set_minor_locator(NullLocator())
-    axis.set_xlabel(name)
-    axis.set_ylabel(f"test {metric.axis}")
-
-
-def _band(row: plot.Row, metric: Metric) -> tuple[float, float]:
-    """The 95 % t interval, or ± one standard deviation with 2 seeds; shares are from 0 to 100."""
-    low, high = row["low"], row["high"]
-    if row["n"] < 3 or np.isnan(low):
-        spread = np.nan_to_num(row["std"])
-        low, high = row["mean"] - spread, row["mean"] + spread
-    return float(max(low, 0.0)), float(min(high, 100.0 if metric.is_share else np.inf))
+    style.LineName(axis, (at, mean), fusion)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from posfuse.evidence.bag_of_words import Bags, bags_of_words
+from posfuse.evidence.bag_of_words import BagOfWords, Bags, bags_of_words
 from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.evidence.published import Published, numbers, published, published_latency
 from posfuse.report import formats
@@ -77,6 +77,11 @@ def paper_tables(cells: pd.DataFrame, bags: Bags, metric: Metric = ACCURACY) -> 
     paper = numbers()["table1"]["encoding"]
     encoding = paper if paper in encodings else encodings[0]
     at_one = cells[cells["encoding"] == encoding]
+    caption = f"Test {metric.level}: {BY_CELL}"
+    if metric == ACCURACY:
+        caption += f" {OF_ACCURACY}"
+    if any(bag.with_ends is not None for bag in bags.values()):
+        caption += WITH_ENDS
     return [
         _by_fusion(
             _add_published(1, at_one, bags, metric),
@@ -84,7 +89,7 @@ def paper_tables(cells: pd.DataFrame, bags: Bags, metric: Metric = ACCURACY) -> 
             ["data"],
             "table1",
             f"Table 1. {metric.heading} by corpus and fusion, encoding {encoding}",
-            _caption(bags, metric),
+            caption,
         ),
         _latency(_add_published(2, at_one, bags, metric), encoding, metric),
         _by_fusion(
@@ -99,25 +104,20 @@ def paper_tables(cells: pd.DataFrame, bags: Bags, metric: Metric = ACCURACY) -> 
 
 
 def _add_published(table: int, cells: pd.DataFrame, bags: Bags, metric: Metric) -> pd.DataFrame:
-    """The cells with the columns published_mean, published_std, published_n, disagrees and
-    bag_of_words; NaN if the paper or the bag of words has no number for a cell. For tasks there is
-    the column bag_with_ends too."""
+    """The cells with the columns published_mean, published_std, published_n, disagrees,
+    bag_of_words and bag_with_ends; NaN if the paper or the bag of words has no number for a
+    cell."""
     rows = []
-    has_ends = any(bag.with_ends is not None for bag in bags.values())
     for cell in cells.to_dict("records"):
         theirs = None  # a variant has other settings than the paper
         if not cell["variant"] and metric == ACCURACY:
             theirs = published(table, cell["data"], cell["encoding"], cell["fusion"])
         theirs = theirs or Published(np.nan, np.nan, np.nan)
-        bag = bags.get((cell["data"], cell["variant"]))
+        bag = bags.get((cell["data"], cell["variant"]), BagOfWords(np.nan, 0))
         row = cell | {f"published_{name}": value for name, value in vars(theirs).items()}
-        row["disagrees"] = theirs.disagrees(*_result(cell))
-        row["bag_of_words"] = bag.accuracy if bag else np.nan
-        if has_ends:
-            ends = bag.with_ends if bag else None
-            row["bag_with_ends"] = np.nan if ends is None else ends
-        rows.append(row)
-    return pd.DataFrame(rows)
+        row["disagrees"] = theirs.disagrees(cell["mean"], cell["std"], cell["n"])
+        rows.append(row | {"bag_of_words": bag.accuracy, "bag_with_ends": bag.with_ends})
+    return pd.DataFrame(rows).astype({"bag_with_ends": float})
 
 
 def _by_fusion(
@@ -179,23 +179,13 @@ def _latency(cells: pd.DataFrame, encoding: str, metric: Metric) -> Table:
 
 def _bags(cell: Row | pd.Series) -> list[tuple[str, str]]:
     """The bags of words of a cell's corpus and their accuracies."""
-    accuracies = [(bag, cell.get(column, np.nan)) for column, bag in BAGS.items()]
+    accuracies = [(bag, cell[column]) for column, bag in BAGS.items()]
     return [(bag, f"{accuracy:.2f}") for bag, accuracy in accuracies if not np.isnan(accuracy)]
 
 
-def _caption(bags: Bags, metric: Metric) -> str:
-    text = f"Test {metric.level}: {BY_CELL}"
-    if metric == ACCURACY:
-        text += f" {OF_ACCURACY}"
-    return text + (WITH_ENDS if any(bag.with_ends is not None for bag in bags.values()) else "")
-
-
-def _result(cell: Row) -> tuple[float, float, int]:
-    return cell["mean"], cell["std"], cell["n"]
-
-
 def _ours(cell: Row, digits: int) -> str:
-    return over_seeds(*_result(cell), digits) + (MARK if cell["disagrees"] else "")
+    text = over_seeds(cell["mean"], cell["std"], cell["n"], digits)
+    return f"{text}{MARK}" if cell["disagrees"] else text
 
 
 def _theirs(cell: Row) -> str:
@@ -222,24 +212,14 @@ def accuracy_latency(cells: pd.DataFrame, metric: Metric = ACCURACY) -> Figure:
                 mean, std = row[f"{value}mean"], row[f"{value}std"]
                 if np.isnan(mean):
                     continue
-                spread = ""
-                if not np.isnan(std):
-                    axis.plot(
-                        [x, x], [mean - std, mean + std], color=style.look(row["fusion"]).color
-                    )
-                    spread = f" ± {std:.3g}"
+                color = style.look(row["fusion"]).color
+                axis.plot([x, x], [mean - std, mean + std], color=color)
+                spread = "" if np.isnan(std) else f" ± {std:.3g}"
                 point = plot.dot(axis, x, mean, row["fusion"], 6)
                 svg.mark(point, f"{plot.joined(row)}: {mean:.4g}{spread} {unit}, n={row['n']}")
             axis.margins(y=0.12)
         upper.set_ylabel(metric.axis)
         lower.set_ylabel("ms per document")
-        if lower.lines:
-            lower.set_ylim(0, 1.08 * lower.get_ylim()[1])
-        else:
-            lower.text((len(rows) - 1) / 2, 0.5, "not recorded", ha="center", color=style.QUIET)
-            lower.set_yticks([])
-            lower.set_ylim(0, 1)
-        plot.name_operators(lower, [row["fusion"] for row in rows])
-        upper.set_xticks(range(len(rows)), [""] * len(rows))
-        upper.set_xlim(lower.get_xlim())
+        lower.set_ylim(0, 1.08 * lower.get_ylim()[1])
+        plot.name_operators((upper, lower), [row["fusion"] for row in rows])
     return figure

@@ -17,7 +17,7 @@ from posfuse.report.table import Row
 
 
 def section(sweep: Sweep) -> Section:
-    absent, problems = sweep.missing
+    absent = sweep.missing
     failed, every = failures(sweep.folder, sweep.runs), len(sweep.runs) + len(absent)
     names = naming(sweep.runs)
     runs = [
@@ -29,7 +29,7 @@ def section(sweep: Sweep) -> Section:
     ]  # fmt: skip
     html = runs_html(runs, sweep.metric, [*absent, *failed], len(absent))
     lines = [f"\nmissing: {len(absent)} of {every} runs", *(f"  {name}" for name in absent)]
-    return Section(RUNS, html=html, shown=[*lines, *failed], problems=problems)
+    return Section(RUNS, html=html, shown=[*lines, *failed])
 
 
 def run_of(row: Row, name: str, metric: Metric, value: float, out: Path, root: Path) -> Row:

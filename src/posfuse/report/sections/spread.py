@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
+from posfuse.evidence.collect import CELL
 from posfuse.evidence.metric import ACCURACY
 from posfuse.report import table
 from posfuse.report.sections.section import PAIRED, Section
@@ -12,7 +13,6 @@ from posfuse.report.sweep import Sweep
 from posfuse.report.table import (
     Column,
     Table,
-    if_many,
     interval,
     p_value,
     signed,
@@ -93,7 +93,6 @@ def _solved_table(frame: pd.DataFrame, baseline: str, name: str, title: str) -> 
     return table_of(
         frame,
         columns,
-        ["data", *if_many(frame, "encoding"), *if_many(frame, "variant"), "fusion"],
         name=name,
         title=title,
         caption="A run solves its task if its test accuracy is above this number of percent. "
@@ -112,14 +111,13 @@ def variance_tables(spreads: pd.DataFrame, criteria: Criteria) -> list[Table]:
         return []
     metric = criteria.metric
     number = partial(table.unsigned, digits=metric.digits)
-    ends = partial(table.unsigned_interval, digits=metric.digits)
+    ends = partial(interval, digits=metric.digits, sign="")
     delta = [f"delta_{name}" for name in ("std", "low", "high", "share")]
     spreads = spreads.reindex(columns=list(dict.fromkeys([*spreads.columns, "share", *delta])))
-    keys = ["data", *if_many(spreads, "encoding"), *if_many(spreads, "variant"), "fusion"]
-    several_held = spreads.groupby([*keys, "varied"])["held"].nunique().max() > 1
+    cells = spreads.groupby([*CELL, "varied"])
     columns: list[Column] = [
         ("varied", str, "varied"),
-        *([("fixed", str, "held")] if several_held else []),
+        *([("fixed", str, "held")] if cells["held"].nunique().max() > 1 else []),
         ("n", str, "n"),
         ("std", number, "std"),
         ("95 %", ends, "low", "high"),
@@ -131,7 +129,6 @@ def variance_tables(spreads: pd.DataFrame, criteria: Criteria) -> list[Table]:
     table_ = table_of(
         spreads,
         columns,
-        keys,
         name="variance",
         title="Spread by source of randomness",
         caption=f"Standard deviation of the test {metric.title}, in {metric.unit}, over n runs "

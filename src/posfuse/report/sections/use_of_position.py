@@ -4,7 +4,7 @@
 band reaches from the lowest seed to the highest.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -12,7 +12,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullLocator
-from numpy.typing import NDArray
 
 from posfuse.evidence.saved import mechanism
 from posfuse.report.figures import plot, style, svg
@@ -20,7 +19,7 @@ from posfuse.report.sections.section import TRAINING, Drawing, Section
 from posfuse.report.sweep import Sweep
 from posfuse.runs.records import LOSS_BY_POSITION, WHOLE
 
-LEAST_RATIO = 1 / 32  # smaller ratios are drawn here
+LEAST_RATIO = 1 / 32  # the lower end of the axis
 MOST_TICKS = 8  # of distances
 
 
@@ -81,9 +80,12 @@ def attention_by_distance(rows: pd.DataFrame) -> Figure:
     """Attention relative to uniform attention against distance, a panel for each data x encoding x
     variant and layer. The first mark is the document's first token."""
     ratios = rows[rows["name"] == "attention_ratio"]
-    nearest = ratios[["low", "high"]].abs().min(axis=1).to_numpy()
-    ratios = ratios.assign(x=np.sign(ratios["low"] + ratios["high"]) * _step(nearest))
-    both = pd.concat([ratios, _first(rows, at=ratios["x"].min() - 3)])
+    nearest = ratios[["low", "high"]].abs().min(axis=1)
+    # Places 0, 1, 2 and so on for the distances 0, 1, 2, 4, ...
+    steps = np.log2(nearest.clip(lower=1)) + (nearest > 0)
+    ratios = ratios.assign(x=np.sign(ratios["low"] + ratios["high"]) * steps)
+    first = _first(rows).assign(x=ratios["x"].min() - 3)
+    both = pd.concat([ratios, first])
     panels = dict(list(both.groupby([*plot.PANEL, "layer"], sort=False)))
     caption = (
         "attention to keys at a distance from the query, divided by that of uniform attention "
@@ -94,46 +96,26 @@ def attention_by_distance(rows: pd.DataFrame) -> Figure:
     titles = [[*key[:-1], f"layer {key[-1]}"] for key in panels]
     sizes = both.groupby(plot.PANEL, sort=False)["layer"].nunique()
     figure, axes = style.grid(list(sizes), titles, caption, (3.3, 2.4))
-    for (key, part), (axis,) in zip(panels.items(), axes, strict=True):
+    for part, (axis,) in zip(panels.values(), axes, strict=True):
         axis.axhline(1, color=style.QUIET, linewidth=0.8, linestyle=":", zorder=0)
-        for fusion, runs in part.groupby("fusion", sort=False):
-            _line(axis, runs, str(fusion), f"{' '.join(filter(None, map(str, key)))} {fusion}")
+        is_first = part["name"] == "attention_first"
+        plot.lines(axis, part[~is_first], "x", _times("highest"))
+        plot.lines(axis, part[is_first], "x", _times("the first token"), is_named=False)
         _distance_axis(axis, sorted(part["x"].unique()))
     return figure
 
 
-def _step(distance: NDArray[np.int64]) -> NDArray[np.float64]:
-    """0, 1, 2 and so on for the distances 0, 1, 2, 4, ..."""
-    steps: NDArray[np.float64] = np.log2(distance.clip(min=1)) + (distance > 0)
-    return steps
+def _times(what: str) -> Callable[["pd.Series[float]"], str]:
+    return lambda mean: f"{what} {mean.max():.2f} times uniform"
 
 
-def _first(rows: pd.DataFrame, at: float) -> pd.DataFrame:
-    """The attention to the first token, relative to uniform attention, at this place."""
+def _first(rows: pd.DataFrame) -> pd.DataFrame:
+    """The attention to the first token, relative to uniform attention."""
     first = rows[rows["name"] == "attention_first"]
     run = [*plot.PANEL, "fusion", "seed"]
     uniform = rows[rows["name"] == "attention_uniform"][[*run, "value"]]
     both = first.merge(uniform, on=run, suffixes=("", "_uniform"))
-    return both.assign(value=both["value"] / both["value_uniform"], x=at)
-
-
-def _line(axis: Axes, runs: pd.DataFrame, fusion: str, name: str) -> None:
-    one = style.look(fusion)
-    by_place = runs.groupby("x")["value"].agg(["mean", "min", "max"]).clip(lower=LEAST_RATIO)
-    first, distances = by_place.iloc[:1], by_place.iloc[1:]
-    for part in (first, distances):
-        x = part.index.to_numpy(float)
-        low, high = part["min"].to_numpy(), part["max"].to_numpy()
-        if len(part) == 1:
-            axis.plot([x[0], x[0]], [low[0], high[0]], color=one.color, alpha=0.3)
-        axis.fill_between(x, low, high, color=one.color, alpha=0.13, linewidth=0)
-        (line,) = axis.plot(
-            x, part["mean"], color=one.color, linestyle=one.dash, marker=one.marker, markersize=3
-        )
-        n = runs["seed"].nunique()
-        what = "the first token" if part is first else "highest"
-        svg.mark(line, f"{name}: {what} {part['mean'].max():.2f} times uniform, n={n}")
-    style.LineName(axis, (x[-1], float(part["mean"].iloc[-1])), fusion)
+    return both.assign(value=both["value"] / both["value_uniform"])
 
 
 def _distance_axis(axis: Axes, places: Sequence[float]) -> None:
@@ -213,10 +195,7 @@ def patching(rows: pd.DataFrame) -> Figure:
                 _bar(axis, x, runs, patch, plot.joined(runs.iloc[0].to_dict()))
             axis.set_ylim(0, 103)
             axis.set_ylabel(f"{patch} moved, %")
-        plot.name_operators(pair[1], fusions)
-        pair[0].set_xticks(range(len(fusions)), [""] * len(fusions))
-        for axis in pair:
-            axis.set_xlim(-0.6, len(fusions) - 0.4)
+        plot.name_operators(pair, fusions)
     return figure
 
 
@@ -224,18 +203,14 @@ def _bar(axis: Axes, x: float, runs: pd.DataFrame, patch: str, name: str) -> Non
     """The fractions of one operator's documents on top of each other. A run whose predictions do
     not depend on order counts as 0."""
     moved = 100 * runs["patch_reordered_changed"]
-    of_moved = {kind: runs.get(f"patch_{patch}_{kind}", moved * np.nan).fillna(0.0)
-                for kind in ("followed", "stayed")}  # fmt: skip
-    followed, stayed = (float((moved * share).mean()) for share in of_moved.values())
+    columns = (f"patch_{patch}_{kind}" for kind in ("followed", "stayed"))
+    shares = (runs.get(column, moved * np.nan).fillna(0.0) for column in columns)
+    followed, stayed = (float((moved * share).mean()) for share in shares)
     other = max(0.0, float(moved.mean()) - followed - stayed)
     color = style.look(str(runs["fusion"].iloc[0])).color
     bottom = 0.0
     for kind, height, fill in (("follows", followed, 1.0), ("third class", other, 0.3),
                                ("stays", stayed, 0.0)):  # fmt: skip
-        if height <= 0:
-            continue
         (bar,) = axis.bar(x, height, 0.6, bottom, facecolor=(color, fill), edgecolor=color, lw=0.8)
         svg.mark(bar, f"{name}, {patch} moved: {kind} {height:.1f} % of documents, n={len(runs)}")
         bottom += height
-    if not bottom:
-        axis.plot([x - 0.3, x + 0.3], [0, 0], color=color, linewidth=2, clip_on=False)
