@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from posfuse.report import page
-from posfuse.report.answers import EDGE, SIGNS, WIDTH, marks
+from posfuse.report.page import EDGE, SIGNS, WIDTH, marks
 from posfuse.report.sections.section import Answer, Section
 from posfuse.statistics.contrasts import AHEAD, BEHIND, EQUIVALENT, REFUTED, SUPPORTED, UNDECIDED
 from small_records import posfuse_report, write_record

@@ -2,6 +2,7 @@
 
 import re
 import xml.etree.ElementTree as ET
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,8 @@ from matplotlib.text import Text
 from posfuse.report.figures.plot import heatmap
 from posfuse.report.figures.style import LOOKS, LineName, apart, grid, look, rc_style
 from posfuse.report.figures.svg import TITLE, mark, save
-from posfuse.report.sections import by_document, curves, differences, paper
+from posfuse.report.sections import by_document, differences, paper, training
+from posfuse.report.sections.own_values import scale
 from posfuse.statistics.comparisons import Criteria, compare
 from posfuse.statistics.comparisons import cells as cells_of
 from posfuse.statistics.documents import Paired, by_length
@@ -76,7 +78,7 @@ def draw_all(runs):
         "accuracy_latency": paper.accuracy_latency(cells_of(runs)),
         "forest": differences.forest(comparisons, Criteria()),
         "gain_by_length": by_document.gain_by_length(comparisons, bins_of(comparisons), Criteria()),
-        "learning_curves": curves.curves(curves_of(runs)),
+        "learning_curves": training.learning_curves(curves_of(runs)),
         "confusions": by_document.confusions(confusions, {"short": ["one", "two"]}, "add"),
     }
 
@@ -90,6 +92,28 @@ def drawn():
 @pytest.fixture(scope="module")
 def comparisons():
     return compare(sweep(), Criteria())[0]
+
+
+SCALES = [("1/8", 0.125), ("1", 1.0), ("sqrt_d = 8", 8.0), ("learned", 8.0)]
+
+
+def values(fusions=("add", "concat"), n=5, data=("tiny",), scales=SCALES):
+    """Means of 50 + 10 k + i for the k-th operator at its i-th scale, ± 3 (interval), ± 2 (std);
+    each operator is best at scale 1."""
+    rows = [
+        {
+            "data": corpus, "encoding": "sin", "variant": "", "fusion": fusion, "scale": text,
+            "scale_number": number, "learned": text == "learned",
+            "sqrt_d": text == "sqrt_d = 8", "length": 10.0, "n": n, "mean": mean,
+            "std": 2.0 if n > 1 else np.nan, "low": mean - 3 if n > 1 else np.nan,
+            "high": mean + 3 if n > 1 else np.nan, "validation": 50.0, "best": text == "1",
+        }
+        for corpus in data
+        for k, fusion in enumerate(fusions)
+        for i, (text, number) in enumerate(scales)
+        for mean in [50.0 + 10 * k + i]
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
 
 
 def marked(figure):
@@ -166,18 +190,6 @@ def test_a_forest_leaves_out_the_variant_of_all_rows():
     assert "short sin concat lr=2: " in found
 
 
-def test_hover_texts_and_notes_leave_out_the_variant_of_all_runs():
-    every = sweep(corpora=["short"], seeds=1).assign(variant="lr=1")
-    comparisons, notes = compare(every, Criteria())
-    assert notes == ["short sin concat: no test, because there is only one seed"]
-    found = marked(differences.deltas(comparisons, Criteria()))
-    assert [text.partition(":")[0] for text in found] == ["short sin concat seed=0"]
-    other = pd.concat([every, every.assign(variant="lr=2")])
-    assert {note.partition(":")[0] for note in compare(other, Criteria())[1]} == {
-        "short sin concat lr=1", "short sin concat lr=2",
-    }  # fmt: skip
-
-
 def test_forest_rows_show_the_means_and_the_numbers():
     comparisons, _ = compare(sweep(fusions=("add", "concat", "mlp")), Criteria(margin=0.7))
     comparisons.loc[0, ["low", "high"]] = np.nan  # as of one seed
@@ -234,8 +246,9 @@ def test_names_at_the_lines_ends_do_not_touch_and_are_inside_the_figure():
     runs = sweep(fusions=list(LOOKS), corpora=("long",))
     comparisons, _ = compare(runs, Criteria())
     for figure in (
-        curves.curves(curves_of(runs)),
+        training.learning_curves(curves_of(runs)),
         by_document.gain_by_length(comparisons, bins_of(comparisons), Criteria()),
+        scale(values(list(LOOKS))),
     ):
         shown = {"gate_scalar", "gate_scalar, linear", "gate_feature, linear"}
         assert shown <= set(texts(figure))  # the two starts of a gate have unlike names
@@ -341,3 +354,30 @@ def test_all_texts_of_the_figures_are_readable_on_white():
         in_cells = {t for axis in figure.axes if axis.images for t in axis.texts}
         colors = {t.get_color() for t in texts if t not in in_cells}
         assert min(contrast(color, "white") for color in colors) >= 4.5, name
+
+
+def test_every_value_is_a_mark_at_its_scale_and_mean():
+    figure = scale(values())
+    found = marked(figure)
+    assert len(found) == 8
+    mark = found["tiny sin concat, scale 1/8: 60.00 % [57.00, 63.00] n=5"]
+    assert (*mark.get_xdata(), *mark.get_ydata()) == (0.125, 60)
+    assert figure.axes[0].get_xscale() == "log"
+
+
+def test_the_band_is_the_t_interval_from_3_seeds_on():
+    for n, reach in ((3, 3), (2, 2), (1, 0)):
+        (band, _) = scale(values(n=n)).axes[0].collections
+        lines = band.get_paths()[0].vertices
+        at_one = lines[lines[:, 0] == 1.0][:, 1]
+        assert (at_one.min(), at_one.max()) == pytest.approx((51 - reach, 51 + reach)), n
+
+
+def test_labels_of_a_tuned_key_do_not_touch():
+    for scales in (SCALES, SCALES[2:], SCALES[3:], SCALES[:2]):
+        figure = scale(values(data=(ODD, "中文", "c"), scales=scales))
+        titles = [axis.get_title(loc="left").split("\n")[0] for axis in figure.axes]
+        assert titles[1:] == ["中文", "c"]
+        for axis in figure.axes:
+            ticks = [t.get_window_extent() for t in axis.get_xticklabels()]
+            assert not any(a.overlaps(b) for a, b in pairwise(ticks))

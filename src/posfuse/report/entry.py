@@ -22,7 +22,6 @@ from posfuse.report.sections import (
     by_document,
     cautions_table,
     claims_judged,
-    curves,
     differences,
     own_values,
     paper,
@@ -30,7 +29,7 @@ from posfuse.report.sections import (
     second_gains,
     spread,
     test_lengths,
-    use_of_position,
+    training,
 )
 from posfuse.report.sections.section import Section
 from posfuse.report.sweep import Sweep
@@ -44,7 +43,7 @@ MOST = 8  # decided comparisons on the terminal
 # In the order of the terminal, and of the page within a chapter.
 SECTIONS = (
     answer, paper, own_values, differences, second_gains, test_lengths, by_document, spread,
-    claims_judged, cautions_table, curves, use_of_position, run_list,
+    claims_judged, cautions_table, training, run_list,
 )  # fmt: skip
 
 

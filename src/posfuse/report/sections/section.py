@@ -30,7 +30,7 @@ class Drawing:
 class Answer:
     """A row of the table at the top of a page: a verdict and its difference."""
 
-    verdict: str  # a key of report.answers.SIGNS
+    verdict: str  # a key of report.page.SIGNS
     comparison: str  # the compared operators, or a hypothesis
     mean: float = math.nan
     low: float = math.nan  # of the interval

@@ -50,21 +50,19 @@ def convergence_tables(trained: pd.DataFrame) -> list[Table]:
     """The frame of `convergence`, if it has rows."""
     if trained.empty:
         return []
-    table_ = table_of(
-        trained,
-        [
-            ("best at the last", _of, "last", "n"),
-            ("best evaluation", "{:.1f}".format, "best"),
-            ("evaluations", "{:.1f}".format, "evaluations"),
-        ],
-        name="convergence",
-        title="Runs that were best at their last evaluation",
-        caption="How many runs had their best validation result at the last evaluation, and "
-        "the mean number of that evaluation and of all of them (epochs, if a run was evaluated "
-        "once after each). A run that was best at the end may get better with more training, so "
-        "an operator with many such runs may be undertrained.",
+    columns: list[Column] = [
+        ("best at the last", _of, "last", "n"),
+        ("best evaluation", "{:.1f}".format, "best"),
+        ("evaluations", "{:.1f}".format, "evaluations"),
+    ]
+    caption = (
+        "How many runs had their best validation result at the last evaluation, and the mean "
+        "number of that evaluation and of all of them (epochs, if a run was evaluated once after "
+        "each). A run that was best at the end may get better with more training, so an operator "
+        "with many such runs may be undertrained."
     )
-    return [table_]
+    title = "Runs that were best at their last evaluation"
+    return [table_of(trained, columns, name="convergence", title=title, caption=caption)]
 
 
 def solved_tables(cells: pd.DataFrame, best: pd.DataFrame, baseline: str) -> list[Table]:

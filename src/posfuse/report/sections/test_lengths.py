@@ -39,11 +39,9 @@ def section(sweep: Sweep) -> Section | None:
 
 
 def length_tables(
-    by_test_length: pd.DataFrame,
-    sliding: pd.DataFrame,
-    comparisons: pd.DataFrame,
+    by_test_length: pd.DataFrame, sliding: pd.DataFrame, comparisons: pd.DataFrame,
     criteria: Criteria,
-) -> list[Table]:
+) -> list[Table]:  # fmt: skip
     """`by_test_length` is the frame of this name in statistics/lengths.py, and `sliding` is the
     frame for overlapping windows. `comparisons` is the frame of `compare` for the areas."""
     metric, digits = criteria.metric, criteria.metric.digits
@@ -53,12 +51,10 @@ def length_tables(
     )
     cells = length_cells(by_test_length)
     windows = "" if sliding.empty else " The windows of a text do not overlap."
+    beyond: Column = ("beyond", partial(table.over_seeds, digits=digits), "mean", "std", "n")
     shown = table_of(
         cells,
-        [
-            *_means(cells, digits),
-            ("beyond", partial(table.over_seeds, digits=digits), "mean", "std", "n"),
-        ],
+        [*_means(cells, digits), beyond],
         name="lengths",
         title=f"{metric.heading} by test length",
         caption=f"Test {metric.level}, mean over seeds, by the length of the test documents in "
@@ -69,26 +65,19 @@ def length_tables(
     tables = [shown]
     if not sliding.empty:
         cells = length_cells(sliding)
-        overlapping = table_of(
-            cells,
-            _means(cells, digits),
-            name="sliding",
-            title=f"{metric.heading} by the length of overlapping windows",
-            caption=f"Test {metric.level}, mean over seeds, by the length of the windows in "
-            "tokens. Each window begins half a window after the one before. After the first one "
-            "only the targets of its second half count, so these see half a window or more.",
+        caption = (
+            f"Test {metric.level}, mean over seeds, by the length of the windows in tokens. Each "
+            "window begins half a window after the one before. After the first one only the "
+            "targets of its second half count, so these see half a window or more."
         )
-        tables.append(overlapping)
-    if comparisons.empty:
-        return tables
-    compared = short_table(
-        comparisons,
-        criteria,
-        name="beyond",
-        title=f"Paired differences to {criteria.baseline} beyond the trained length",
-        caption=f"{to_baseline(criteria, area)}.",
-    )
-    return [*tables, compared]
+        title = f"{metric.heading} by the length of overlapping windows"
+        means = _means(cells, digits)
+        tables.append(table_of(cells, means, name="sliding", title=title, caption=caption))
+    if not comparisons.empty:
+        title = f"Paired differences to {criteria.baseline} beyond the trained length"
+        caption = f"{to_baseline(criteria, area)}."
+        tables.append(short_table(comparisons, criteria, "beyond", title, caption))
+    return tables
 
 
 def _means(cells: pd.DataFrame, digits: int) -> list[Column]:

@@ -1,7 +1,8 @@
-"""How models use position: attention by distance, the probe of position, patching, loss by place.
+"""Validation results during training, and how models use position: attention by distance, the
+probe of position, patching, loss by place.
 
-`rows` come from `mechanism` in evidence/saved.py. A line or a bar is the mean over seeds, and a
-band reaches from the lowest seed to the highest.
+A line or a bar is the mean over seeds, and a band reaches from the lowest seed to the highest. The
+`rows` come from `learning_curves` and `mechanism` in evidence/saved.py.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullLocator
 
-from posfuse.evidence.saved import mechanism
+from posfuse.evidence import saved
+from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.report.figures import plot, style, svg
 from posfuse.report.sections.section import TRAINING, Drawing, Section
 from posfuse.report.sweep import Sweep
@@ -24,36 +26,58 @@ MOST_TICKS = 8  # of distances
 
 
 def section(sweep: Sweep) -> Section:
-    measured, problems = mechanism(sweep.runs)
+    metric = sweep.metric
+    by_epoch, problems = saved.learning_curves(sweep.runs, metric)
+    measured, damaged = saved.mechanism(sweep.runs)
     is_loss = measured["name"] == LOSS_BY_POSITION
     losses, others = measured[is_loss], measured[~is_loss]
     # A pretrained model has no measurements of attention.
     attention = others[others["name"].astype(str).str.startswith("attention_")]
     figures = (
-        (loss_by_position, losses,
+        (learning_curves, (by_epoch, metric), f"Validation {metric.title} by epoch. The line is "
+         "the mean over seeds, the band reaches from the lowest seed to the highest."),
+        (loss_by_position, (losses,),
          "The loss of a language model by the target's place: what a longer context is worth."),
-        (patching, others,
+        (patching, (others,),
          "Which order predictions follow: that of the fused input, or that inside attention."),
-        (probe_by_layer, others, "How well a linear probe reads a token's place off each layer."),
-        (attention_by_distance, attention,
+        (probe_by_layer, (others,),
+         "How well a linear probe reads a token's place off each layer."),
+        (attention_by_distance, (attention,),
          "Where attention looks: its weight by distance, against uniform attention."),
     )  # fmt: skip
     drawings = [
-        Drawing(draw.__name__, partial(draw, rows), caption)
-        for draw, rows, caption in figures
-        if len(rows)
+        Drawing(draw.__name__, partial(draw, *arguments), caption)
+        for draw, arguments, caption in figures
+        if len(arguments[0])
     ]
-    return Section(TRAINING, drawings=drawings, problems=problems)
+    return Section(TRAINING, drawings=drawings, problems=[*problems, *damaged])
+
+
+@style.styled
+def learning_curves(rows: pd.DataFrame, metric: Metric = ACCURACY) -> Figure:
+    """The validation result by epoch; columns CELL, seed, epoch, value."""
+
+    def best(mean: "pd.Series[float]") -> str:
+        i = int(mean.argmin() if metric.lower_is_better else mean.argmax())
+        best_mean = f"{metric.number(mean.iloc[i])}{metric.percent}"
+        return f"best mean {best_mean} at epoch {mean.index[i]}"
+
+    caption = (
+        f"validation {metric.title} by epoch; line: mean over the seeds that still train; band: "
+        "from their lowest to their highest"
+    )
+    figure, panels = plot.panel_figure(rows, caption, (3.0, 2.3))
+    for part, (axis,) in panels:
+        plot.lines(axis, part, "epoch", best)
+        axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        axis.set_xlabel("epoch")
+        axis.set_ylabel(f"validation {metric.axis}")
+    return figure
 
 
 @style.styled
 def loss_by_position(rows: pd.DataFrame) -> Figure:
-    """A language model's loss in bits per target against the target's place in the window, a panel
-    for each data x encoding x variant.
-
-    `rows` come from `mechanism` in evidence/saved.py and have the name LOSS_BY_POSITION. A mark
-    stands for its place and all places after the previous mark.
-    """
+    """A language model's loss in bits per target against the target's place in the window."""
 
     def by_place(mean: "pd.Series[float]") -> str:
         return f"{', '.join(f'{n}: {value:.3f}' for n, value in mean.items())} bits"
@@ -77,8 +101,7 @@ def loss_by_position(rows: pd.DataFrame) -> Figure:
 
 @style.styled
 def attention_by_distance(rows: pd.DataFrame) -> Figure:
-    """Attention relative to uniform attention against distance, a panel for each data x encoding x
-    variant and layer. The first mark is the document's first token."""
+    """Attention relative to uniform attention against distance, a panel for each layer."""
     ratios = rows[rows["name"] == "attention_ratio"]
     nearest = ratios[["low", "high"]].abs().min(axis=1)
     # Places 0, 1, 2 and so on for the distances 0, 1, 2, 4, ...
@@ -139,8 +162,7 @@ def _distance_axis(axis: Axes, places: Sequence[float]) -> None:
 
 @style.styled
 def probe_by_layer(rows: pd.DataFrame) -> Figure:
-    """The probe's R^2 (above) and its fraction within 2 tokens (below) by layer, a panel for each
-    data x encoding x variant."""
+    """The probe's R^2 (above) and its fraction within 2 tokens (below) by layer."""
     probed = rows[rows["name"].str.startswith("probe_")]
     caption = (
         "a linear probe of a token's place in its document, on test documents that it was not "
@@ -172,8 +194,7 @@ def _by_layer(label: str, mean: "pd.Series[float]") -> str:
 
 @style.styled
 def patching(rows: pd.DataFrame) -> Figure:
-    """The order that predictions follow if only the input has another order (above), and if only
-    attention has it (below), a panel for each data x encoding x variant."""
+    """The order that predictions follow if only the input or only attention has another order."""
     patched = rows[rows["name"].str.startswith("patch_")]
     run = [*plot.PANEL, "fusion", "seed"]
     table = patched.pivot(index=run, columns="name", values="value").reset_index()
