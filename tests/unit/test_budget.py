@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from posfuse.evidence.metric import ACCURACY
-from posfuse.report.sections.own_values import budget_table
+from posfuse.report.sections.own_values import budget, budget_table
 from posfuse.statistics.budget import budgets, expected_best
 
 
@@ -50,3 +50,10 @@ def test_operators_with_too_few_trials_have_no_curve():
     assert all(table.numeric[3:])
     assert budgets(pd.DataFrame(columns=["data", "encoding", "variant", "fusion"])).empty
     assert budgets(cells({"add": [1, 2]})).empty
+
+
+def test_the_figure_has_a_line_for_each_operator():
+    figure = budget(budgets(cells({"add": [50, 70, 60, 80], "mlp": [1, 2, 3]})))
+    lines = {len(line.get_xdata()): list(line.get_ydata()) for line in figure.axes[0].lines}
+    assert lines[4] == pytest.approx(expected_best([50, 60, 70, 80]))
+    assert lines[3] == pytest.approx(expected_best([1, 2, 3]))

@@ -16,7 +16,7 @@ from posfuse.evidence.metric import Metric
 from posfuse.report import formats
 from posfuse.report.sections.cautions_table import cautions_section
 from posfuse.report.sections.differences import forest
-from posfuse.report.sections.section import RESULTS, Answer, Drawing, Section
+from posfuse.report.sections.section import RESULTS, Answer, Drawing, Section, drawing
 from posfuse.report.table import Column, Table, interval, p_value, table_of
 from posfuse.statistics.cautions import FEW, FEW_VALUES, Arm, Cautions, cautions
 from posfuse.statistics.comparisons import Criteria
@@ -267,11 +267,11 @@ def _readable(frame: pd.DataFrame, columns: Sequence[Column], **texts: Any) -> T
 def _drawings(comparisons: pd.DataFrame, criteria: Criteria) -> list[Drawing]:
     """The forest of the comparisons, if it is not too long."""
     rows = comparisons.dropna(subset=["low"])
-    if len(rows) > MOST_IN_FIGURE or rows.empty:
+    if len(rows) > MOST_IN_FIGURE:
         return []
     than = rows["than"].unique()
     names = rows["name"] if len(than) == 1 else rows["name"] + " against " + rows["than"]
     cells = rows.assign(data=rows["group"], encoding="", fusion=names, variant="")
     baseline = than[0] if len(than) == 1 else "the second name"
-    draw = partial(forest, cells, replace(criteria, baseline=baseline))
-    return [Drawing("forest", draw, f"Every comparison; the band is ±{criteria.margin:g}.")]
+    caption = f"Every comparison; the band is ±{criteria.margin:g}."
+    return drawing(forest, cells, replace(criteria, baseline=baseline), caption=caption)

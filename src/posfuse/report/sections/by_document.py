@@ -14,7 +14,7 @@ from posfuse.evidence.metric import ACCURACY
 from posfuse.report import table
 from posfuse.report.figures import plot, style, svg
 from posfuse.report.sections.differences import N, t_interval, to_baseline
-from posfuse.report.sections.section import PAIRED, Drawing, Section
+from posfuse.report.sections.section import PAIRED, Section, drawing
 from posfuse.report.sweep import Sweep
 from posfuse.report.table import Column, Table, interval, p_value, signed, table_of
 from posfuse.statistics.comparisons import Criteria
@@ -27,28 +27,23 @@ def section(sweep: Sweep) -> Section:
     criteria, comparisons = sweep.criteria, sweep.comparisons
     documents, problems = sweep.documents
     labels = dict(zip(sweep.runs["data"], sweep.runs["label_names"], strict=True))
-    by_length = partial(gain_by_length, comparisons, documents.bins, criteria)
-    confused = partial(confusions, documents.confusions, labels, criteria.baseline)
-    drawings = []
-    if len(comparisons):
-        drawings.append(
-            Drawing("gain_by_length", by_length,
-                    "The gain by document length, across corpora and inside each corpus.")
-        )  # fmt: skip
-    if documents.confusions:
-        caption = f"Confusion matrix minus that of {criteria.baseline} in points, mean over seeds. "
-        caption += "Each row is a true class; its points are shares of its test documents."
-        drawings.append(Drawing("confusions", confused, caption))
     return Section(
         PAIRED,
-        drawings=drawings,
+        drawings=[
+            *drawing(gain_by_length, comparisons, documents.bins, criteria, caption="The gain by "
+                     "document length, across corpora and inside each corpus."),
+            *drawing(confusions, documents.confusions, labels, criteria.baseline,
+                     caption=f"Confusion matrix minus that of {criteria.baseline} in points, mean "
+                     "over seeds. Each row is a true class; its points are shares of its test "
+                     "documents."),
+        ],
         tables=[
             interactions_table(interactions(comparisons, sweep.metric), criteria),
             bins_table(documents.bins, trends(documents.bins), criteria.baseline),
             documents_table(documents.statistics, criteria),
         ],
         problems=problems,
-    )
+    )  # fmt: skip
 
 
 def documents_table(documents: pd.DataFrame, criteria: Criteria) -> Table:

@@ -1,7 +1,4 @@
-"""The differences to the baseline: tables, tests and figures.
-
-NaN is not drawn.
-"""
+"""The differences to the baseline: tables, tests and figures."""
 
 from functools import partial
 
@@ -14,7 +11,7 @@ from rich.text import Text
 from posfuse.evidence.metric import Metric
 from posfuse.report import formats, table
 from posfuse.report.figures import plot, style, svg
-from posfuse.report.sections.section import PAIRED, Drawing, Section
+from posfuse.report.sections.section import PAIRED, Section, drawing
 from posfuse.report.sweep import Sweep
 from posfuse.report.table import Column, Table, if_many, interval, p_value, signed, table_of
 from posfuse.statistics import paired as st
@@ -29,8 +26,6 @@ from posfuse.statistics.comparisons import (
 from posfuse.statistics.shares import GAMMA, outperforms
 
 # Columns that several tables share.
-
-
 N: Column = ("n", str, "n")
 
 
@@ -78,16 +73,14 @@ def section(sweep: Sweep) -> Section:
         for name in criteria.primary
         if name not in fusions
     ]
+    drawings = [
+        *drawing(deltas, comparisons, criteria,
+                 caption=f"Paired differences to {criteria.baseline}; each mark is one seed."),
+        *drawing(forest, comparisons, criteria, caption="Every comparison with its 95 % t "
+                 f"interval; the band is ±{criteria.within}, within which a difference does not "
+                 "matter."),
+    ]  # fmt: skip
     shown: list[RenderableType] = []
-    drawings: list[Drawing] = []
-    if len(comparisons):
-        drawings = [
-            Drawing("deltas", partial(deltas, comparisons, criteria),
-                    f"Paired differences to {criteria.baseline}; each mark is one seed."),
-            Drawing("forest", partial(forest, comparisons, criteria),
-                    "Every comparison with its 95 % t interval; the band is "
-                    f"±{criteria.within}, within which a difference does not matter."),
-        ]  # fmt: skip
     if drawings and not sweep.is_tuned:
         short = short_table(comparisons, criteria)
         shown = [formats.Fitted(short), Text(f"{short.caption}\n")]

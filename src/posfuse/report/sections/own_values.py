@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
+from matplotlib.ticker import MaxNLocator, NullLocator
 
 from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.report import formats
@@ -18,7 +18,7 @@ from posfuse.report.sections.differences import (
     verdict_columns,
 )
 from posfuse.report.sections.second_gains import second_tables
-from posfuse.report.sections.section import PAIRED, Drawing, Section
+from posfuse.report.sections.section import PAIRED, Section, drawing
 from posfuse.report.sweep import Sweep
 from posfuse.report.table import (
     Row,
@@ -59,17 +59,18 @@ def section(sweep: Sweep) -> Section:
             "--select-seeds: there is nothing to choose, because all runs have the same "
             "model.token_scale and optim.lr; remove this option"
         )
-    figures = (
-        (scale, own_best.along("scale"), f"{metric.heading} by token scale: is an operator better, "
-         "or does it only move the best scale?"),
-        (learning_rate, own_best.along("lr"), f"{metric.heading} by learning rate."),
-    )  # fmt: skip
+    by_scale = (
+        f"{metric.heading} by token scale: is an operator better, or does it only move the best "
+        "scale?"
+    )
+    by_lr = f"{metric.heading} by learning rate."
+    by_budget = f"Tuning budget: the expected best validation {metric.title} of k trials."
     return Section(
         PAIRED,
         drawings=[
-            Drawing(draw.__name__, partial(draw, rows, metric), caption)
-            for draw, rows, caption in figures
-            if len(rows)
+            *drawing(scale, own_best.along("scale"), metric, caption=by_scale),
+            *drawing(learning_rate, own_best.along("lr"), metric, caption=by_lr),
+            *drawing(budget, budgets(own_best.cells, metric), metric, caption=by_budget),
         ],
         tables=tables,
         shown=list(map(formats.Fitted, reversed(tables))),
@@ -214,6 +215,29 @@ def scale(cells: pd.DataFrame, metric: Metric = ACCURACY) -> Figure:
 def learning_rate(cells: pd.DataFrame, metric: Metric = ACCURACY) -> Figure:
     """The rows of `OwnBest.along("lr")`, a panel for each data x encoding x variant."""
     return _over_values(cells, metric, "lr", "learning rate", "")
+
+
+@style.styled
+def budget(by_budget: pd.DataFrame, metric: Metric = ACCURACY) -> Figure:
+    """The rows of `budgets`, a panel for each data x encoding x variant."""
+    caption = f"expected best validation {metric.level} of k trials, drawn without replacement"
+    figure, panels = plot.panel_figure(by_budget, caption, (3.4, 2.4))
+    for part, (axis,) in panels:
+        for row in part.to_dict("records"):
+            one = style.look(row["fusion"])
+            x, y = range(1, row["trials"] + 1), row["expected"]
+            (line,) = axis.plot(
+                x, y, color=one.color, linestyle=one.dash, marker=one.marker,
+                markevery=max(1, len(x) // 8), markersize=3.5,
+            )  # fmt: skip
+            label = plot.joined(row)
+            first, last = (f"{metric.number(end)}{metric.percent}" for end in (y[0], y[-1]))
+            svg.mark(line, f"{label}: {first} after 1 trial, {last} after {len(x)}")
+            style.LineName(axis, (x[-1], y[-1]), row["fusion"])
+        axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        axis.set_xlabel("trials")
+        axis.set_ylabel(f"validation {metric.axis}")
+    return figure
 
 
 def _over_values(cells: pd.DataFrame, metric: Metric, key: str, name: str, more: str) -> Figure:

@@ -12,7 +12,7 @@ from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.evidence.published import Published, numbers, published, published_latency
 from posfuse.report import formats
 from posfuse.report.figures import plot, style, svg
-from posfuse.report.sections.section import TABLES, Drawing, Section
+from posfuse.report.sections.section import TABLES, Section, drawing
 from posfuse.report.sweep import Sweep
 from posfuse.report.table import Row, Table, by_fusion, count, if_many, over_seeds
 from posfuse.runs.coverage import coverage_warning, repetition
@@ -41,7 +41,7 @@ def section(sweep: Sweep) -> Section:
     caption = f"{metric.heading} and latency by fusion."
     return Section(
         TABLES,
-        drawings=[Drawing("accuracy_latency", partial(accuracy_latency, cells, metric), caption)],
+        drawings=drawing(accuracy_latency, cells, metric, caption=caption),
         tables=tables,
         shown=[] if sweep.is_tuned else list(map(formats.Fitted, tables)),
         notes=[*_coverage_warnings(sweep.runs), *_without_order(cells, bags), *without_bag],

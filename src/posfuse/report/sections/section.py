@@ -1,9 +1,10 @@
 """The content of a section of a report. The page and the terminal show a list of sections."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 
@@ -24,6 +25,11 @@ class Drawing:
     name: str  # of its files, without suffix
     draw: "Callable[[], Figure]"
     caption: str
+
+
+def drawing(draw: "Callable[..., Figure]", rows: Sized, *more: Any, caption: str) -> list[Drawing]:
+    """The figure `draw(rows, *more)`, with the function's name; none without rows."""
+    return [Drawing(draw.__name__, partial(draw, rows, *more), caption)] if len(rows) else []
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.report import table
 from posfuse.report.figures import plot, style
 from posfuse.report.sections.differences import short_table, to_baseline
-from posfuse.report.sections.section import PAIRED, Drawing, Section
+from posfuse.report.sections.section import PAIRED, Section, drawing
 from posfuse.report.sweep import Sweep
 from posfuse.report.table import Column, Table, table_of
 from posfuse.statistics import paired as st
@@ -30,10 +30,9 @@ def section(sweep: Sweep) -> Section | None:
     chance = chance if sweep.metric == ACCURACY else {}
     sliding = by_test_length(sweep.runs, sweep.metric, SLIDING)
     caption = f"{sweep.metric.heading} by test length, inside and beyond the lengths of training."
-    draw = partial(results_by_length, rows, chance, sweep.metric)
     return Section(
         PAIRED,
-        drawings=[Drawing("results_by_length", draw, caption)],
+        drawings=drawing(results_by_length, rows, chance, sweep.metric, caption=caption),
         tables=length_tables(rows, sliding, sweep.beyond, sweep.criteria),
     )
 

@@ -17,7 +17,7 @@ from matplotlib.ticker import MaxNLocator, NullLocator
 from posfuse.evidence import saved
 from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.report.figures import plot, style, svg
-from posfuse.report.sections.section import TRAINING, Drawing, Section
+from posfuse.report.sections.section import TRAINING, Section, drawing
 from posfuse.report.sweep import Sweep
 from posfuse.runs.records import LOSS_BY_POSITION, WHOLE
 
@@ -33,23 +33,19 @@ def section(sweep: Sweep) -> Section:
     losses, others = measured[is_loss], measured[~is_loss]
     # A pretrained model has no measurements of attention.
     attention = others[others["name"].astype(str).str.startswith("attention_")]
-    figures = (
-        (learning_curves, (by_epoch, metric), f"Validation {metric.title} by epoch. The line is "
-         "the mean over seeds, the band reaches from the lowest seed to the highest."),
-        (loss_by_position, (losses,),
-         "The loss of a language model by the target's place: what a longer context is worth."),
-        (patching, (others,),
-         "Which order predictions follow: that of the fused input, or that inside attention."),
-        (probe_by_layer, (others,),
-         "How well a linear probe reads a token's place off each layer."),
-        (attention_by_distance, (attention,),
-         "Where attention looks: its weight by distance, against uniform attention."),
-    )  # fmt: skip
     drawings = [
-        Drawing(draw.__name__, partial(draw, *arguments), caption)
-        for draw, arguments, caption in figures
-        if len(arguments[0])
-    ]
+        *drawing(learning_curves, by_epoch, metric,
+                 caption=f"Validation {metric.title} by epoch. The line is the mean over seeds, "
+                 "the band reaches from the lowest seed to the highest."),
+        *drawing(loss_by_position, losses, caption="The loss of a language model by the target's "
+                 "place: what a longer context is worth."),
+        *drawing(patching, others, caption="Which order predictions follow: that of the fused "
+                 "input, or that inside attention."),
+        *drawing(probe_by_layer, others, caption="How well a linear probe reads a token's place "
+                 "off each layer."),
+        *drawing(attention_by_distance, attention, caption="Where attention looks: its weight by "
+                 "distance, against uniform attention."),
+    ]  # fmt: skip
     return Section(TRAINING, drawings=drawings, problems=[*problems, *damaged])
 
 
