@@ -2,12 +2,10 @@
 
 import csv
 import json
-import re
 import shutil
 from functools import partial
 from itertools import product
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -16,7 +14,6 @@ import pytest
 from posfuse.errors import Conflict
 from posfuse.evidence.collect import collect, failures, missing, of_classifiers, standing
 from posfuse.evidence.metric import ACCURACY
-from posfuse.report.sections import run_list
 from posfuse.report.sections.run_list import run_of, runs_html
 from posfuse.runs.folders import run_folder
 from posfuse.statistics.comparisons import Criteria, compare
@@ -280,22 +277,6 @@ def test_a_run_links_to_its_folder_if_the_page_lies_in_the_sweep(tmp_path):
     failed = {"seed": 1, "folder": str(folder), "diverged": True}
     assert run_of(failed, "a", ACCURACY, np.nan, tmp_path, tmp_path)["result"] == "diverged"
     assert '<a href="../tiny/a%20b/seed%3D1/">tiny a b seed=1</a>' in runs_html([listed], ACCURACY)
-
-
-def test_the_list_of_runs_leaves_out_the_variant_of_all_runs(tmp_path):
-    for seed in (0, 1):
-        write_record(tmp_path, 0.5, seed=seed, variant="optim.lr=1")
-    runs, _ = collect(tmp_path)
-
-    def names(runs):
-        sweep = SimpleNamespace(
-            missing=[], folder=tmp_path, runs=runs, metric=ACCURACY, out=tmp_path / "report"
-        )
-        return re.findall(r"/\">(.*?)</a>", run_list.section(sweep).html)
-
-    assert names(runs) == [f"tiny sinusoidal add seed={seed}" for seed in (0, 1)]
-    other = runs.assign(variant=["optim.lr=1", ""])
-    assert names(other)[0] == "tiny sinusoidal add optim.lr=1 seed=0"
 
 
 def test_each_problem_is_one_line_and_the_rest_is_reported(whole):

@@ -44,12 +44,6 @@ def _adjusted_p(role: str, adjusted: float, alone: float) -> str:
     return f"{p_value(alone)} (unadj.)"
 
 
-P_HOLM: Column = ("p Holm", _adjusted_p, "role", "p_holm", "p_t")
-P_EQUIVALENCE: Column = (
-    "p equiv.", _adjusted_p, "role", "p_equivalence_holm", "p_equivalence"
-)  # fmt: skip
-
-
 def _verdict(verdict: str, small: bool) -> str:
     return f"{verdict}, within margin" if small else verdict
 
@@ -59,7 +53,11 @@ VERDICT: Column = ("verdict", _verdict, "verdict", "small")
 
 def verdict_columns(metric: Metric, heading: str = "difference") -> list[Column]:
     """The verdict, and the difference that it is about: n, interval, adjusted p-values."""
-    return [VERDICT, N, difference(metric, heading), t_interval(metric), P_HOLM, P_EQUIVALENCE]
+    return [
+        VERDICT, N, difference(metric, heading), t_interval(metric),
+        ("p Holm", _adjusted_p, "role", "p_holm", "p_t"),
+        ("p equiv.", _adjusted_p, "role", "p_equivalence_holm", "p_equivalence"),
+    ]  # fmt: skip
 
 
 def section(sweep: Sweep) -> Section:
