@@ -11,14 +11,19 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from posfuse.evidence.collect import collect
 from posfuse.report.figures.plot import heatmap
 from posfuse.report.figures.style import LOOKS, LineName, apart, grid, look, rc_style
 from posfuse.report.figures.svg import TITLE, mark, save
 from posfuse.report.sections import by_document, differences, paper, training
 from posfuse.report.sections.own_values import scale
+from posfuse.report.sweep import Sweep
+from posfuse.runs.records import MECHANISM, WHOLE, Measurement, table_of, write_table
 from posfuse.statistics.comparisons import Criteria, compare
 from posfuse.statistics.comparisons import cells as cells_of
 from posfuse.statistics.documents import Paired, by_length
+from posfuse.verdicts.claims import Claims
+from small_records import write_record
 
 CELL = ["data", "encoding", "fusion", "variant"]
 ODD = "a_$x_<b>&$\"id='1'"  # mathtext, XML and an attribute, in a name
@@ -381,3 +386,17 @@ def test_labels_of_a_tuned_key_do_not_touch():
         for axis in figure.axes:
             ticks = [t.get_window_extent() for t in axis.get_xticklabels()]
             assert not any(a.overlaps(b) for a, b in pairwise(ticks))
+
+
+def test_documents_that_are_too_few_for_a_probe_have_the_other_figures(tmp_path):
+    rows = [Measurement(f"patch_{name}", WHOLE, 1, 1.0) for name in (
+        "reordered_changed", "input_followed", "attention_followed")]  # fmt: skip
+    for fusion in ("add", "concat"):
+        folder = write_record(tmp_path / "sweep", 0.5, fusion)
+        write_table(folder / MECHANISM, table_of(Measurement, rows))
+    runs, _ = collect(tmp_path / "sweep")
+    section = training.section(Sweep(str(tmp_path), runs, Criteria(), Claims()))
+    assert [drawing.name for drawing in section.drawings] == ["learning_curves", "patching"]
+    found = marked(section.drawings[1].draw())
+    assert "tiny sinusoidal add, input moved: follows 100.0 % of documents, n=1" in found
+    assert "tiny sinusoidal add, attention moved: stays 0.0 % of documents, n=1" in found

@@ -29,19 +29,20 @@ def section(sweep: Sweep) -> Section:
     metric = sweep.metric
     by_epoch, problems = saved.learning_curves(sweep.runs, metric)
     measured, damaged = saved.mechanism(sweep.runs)
-    is_loss = measured["name"] == LOSS_BY_POSITION
-    losses, others = measured[is_loss], measured[~is_loss]
-    # A pretrained model has no measurements of attention.
-    attention = others[others["name"].astype(str).str.startswith("attention_")]
+    names = measured["name"].astype(str)
+    losses, patched, probed, attention = (
+        measured[names.str.startswith(start)]
+        for start in (LOSS_BY_POSITION, "patch_", "probe_", "attention_")
+    )
     drawings = [
         *drawing(learning_curves, by_epoch, metric,
                  caption=f"Validation {metric.title} by epoch. The line is the mean over seeds, "
                  "the band reaches from the lowest seed to the highest."),
         *drawing(loss_by_position, losses, caption="The loss of a language model by the target's "
                  "place: what a longer context is worth."),
-        *drawing(patching, others, caption="Which order predictions follow: that of the fused "
+        *drawing(patching, patched, caption="Which order predictions follow: that of the fused "
                  "input, or that inside attention."),
-        *drawing(probe_by_layer, others, caption="How well a linear probe reads a token's place "
+        *drawing(probe_by_layer, probed, caption="How well a linear probe reads a token's place "
                  "off each layer."),
         *drawing(attention_by_distance, attention, caption="Where attention looks: its weight by "
                  "distance, against uniform attention."),
@@ -159,13 +160,12 @@ def _distance_axis(axis: Axes, places: Sequence[float]) -> None:
 @style.styled
 def probe_by_layer(rows: pd.DataFrame) -> Figure:
     """The probe's R^2 (above) and its fraction within 2 tokens (below) by layer."""
-    probed = rows[rows["name"].str.startswith("probe_")]
     caption = (
         "a linear probe of a token's place in its document, on test documents that it was not "
         "fitted to; layer 0: the fused input; line: mean over seeds; band: from the lowest seed to "
         "the highest; dotted: always predicting the mean place"
     )
-    figure, panels = plot.panel_figure(probed, caption, (3.0, 3.6), ratios=(1, 1))
+    figure, panels = plot.panel_figure(rows, caption, (3.0, 3.6), ratios=(1, 1))
     for part, pair in panels:
         for axis, value, label in zip(
             pair, ("probe_r2", "probe_within_2"), ("R²", "within 2 tokens, %"), strict=True
@@ -191,10 +191,9 @@ def _by_layer(label: str, mean: "pd.Series[float]") -> str:
 @style.styled
 def patching(rows: pd.DataFrame) -> Figure:
     """The order that predictions follow if only the input or only attention has another order."""
-    patched = rows[rows["name"].str.startswith("patch_")]
     run = [*plot.PANEL, "fusion", "seed"]
-    table = patched.pivot(index=run, columns="name", values="value").reset_index()
-    table = patched[run].drop_duplicates().merge(table, on=run)  # in the order of the rows
+    table = rows.pivot(index=run, columns="name", values="value").reset_index()
+    table = rows[run].drop_duplicates().merge(table, on=run)  # in the order of the rows
     caption = (
         "test documents whose prediction changes if their tokens are in random order, in %; above: "
         "tokens with the fused input of the new order and the old places inside attention; below: "
