@@ -253,7 +253,7 @@ def provenance(plan: Plan, runs: pd.DataFrame) -> str:
         return "An earlier version froze this plan, and did not record when."
     stated = runs.loc[~runs["diverged"]].reindex(columns=["plan", "started"])
     known = stated.dropna()["started"]
-    early = int((known < plan.frozen).sum())
+    early = sum(started < plan.frozen for started in known)
     counts = {
         "Test runs of this plan that started later": len(known) - early,
         "Up to 10 minutes earlier, by the clock of their machine": early,
