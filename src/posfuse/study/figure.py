@@ -51,7 +51,7 @@ def ratios(runs: pd.DataFrame, arms: Mapping[str, Values], metric: Metric = ACCU
     model.fused_norm=layer. Arms that differ only in numbers look the same. Tuning runs are paler.
     """
     corpus = runs["arm"].map(lambda arm: str(arms[arm].get("data", "")))
-    kind = runs["arm"].map(lambda arm: _kind(_own(arm, arms)))
+    kind = runs["arm"].map(lambda arm: _kind(arm, arms))
     panels = list(dict.fromkeys(corpus))
     caption = (
         f"test {metric.level} against the norm of the token's part of the fused vector divided by "
@@ -91,7 +91,7 @@ def by_length(runs: pd.DataFrame, study: Study) -> Figure:
     only in numbers; otherwise its arm's name."""
     metric = study.measured
     corpus = {arm: study.corpus(arm) for arm in study.arms}
-    names = {arm: " ".join(_kind(_own(arm, study.arms))).rstrip() for arm in study.arms}
+    names = {arm: " ".join(_kind(arm, study.arms)).rstrip() for arm in study.arms}
     different = {(corpus[arm], name) for arm, name in names.items()}
     if len(set(corpus.values())) == 1 or len(different) < len(names):
         names = {arm: arm for arm in names}
@@ -105,22 +105,16 @@ def by_length(runs: pd.DataFrame, study: Study) -> Figure:
     return results_by_length(rows, chance, metric)
 
 
-def _own(arm: str, arms: Mapping[str, Values]) -> Values:
-    """An arm's operator, and its settings that not all arms of its corpus have."""
-    same = [other for other in arms.values() if other.get("data") == arms[arm].get("data")]
-    return {
-        key: value
-        for key, value in arms[arm].items()
-        if key == "fusion" or any(other.get(key) != value for other in same)
-    }
-
-
-def _kind(settings: Values) -> tuple[str, str]:
-    """An arm's operator, and its further choices in words, without numbers and corpus."""
-    others = ("fusion", "data", "data.name", "data.path")
+def _kind(arm: str, arms: Mapping[str, Values]) -> tuple[str, str]:
+    """An arm's operator, and in words its further choices that not all arms of its corpus have,
+    without numbers."""
+    own = arms[arm]
+    same = [other for other in arms.values() if other.get("data") == own.get("data")]
     chosen = [
         f"{key.rpartition('.')[2]}={value}"
-        for key, value in settings.items()
-        if key not in others and type(value) not in (int, float)
+        for key, value in own.items()
+        if key not in ("fusion", "data", "data.name", "data.path")
+        and type(value) not in (int, float)
+        and any(other.get(key) != value for other in same)
     ]
-    return str(settings.get("fusion", "add")), ", ".join(chosen)
+    return str(own.get("fusion", "add")), ", ".join(chosen)
