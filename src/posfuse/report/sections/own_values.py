@@ -267,7 +267,7 @@ def _over_values(cells: pd.DataFrame, metric: Metric, key: str, name: str, more:
         for _, own in part.groupby("fusion", sort=False):
             _draw_operator(axis, own, metric)
         # A learned scale names a tick only if no other scale has its number.
-        ticks = part.sort_values("is_beside", ascending=False, kind="stable")
+        ticks = part.sort_values([f"{key}_number", "is_beside"], ascending=[True, False])
         texts = dict(zip(ticks[f"{key}_number"], ticks["tick"], strict=True))
         axis.set_xticks(list(texts), list(texts.values()), fontsize=style.SMALL)
         axis.xaxis.set_minor_locator(NullLocator())
