@@ -24,19 +24,25 @@ SAMPLED = 2**14  # sign flips of more seeds
 MOST_SIGNS = 2**22  # in memory at once
 
 
-def _testable(differences: ArrayLike, at_least: int = 2) -> tuple[Floats, bool]:
-    """The differences as an array, and True if their spread allows a test."""
+def _standard_deviation(differences: ArrayLike, if_equal: float = np.nan) -> float:
+    """Sample standard deviation. It is `if_equal` if the values are equal up to rounding, because a
+    spread of 1e-16 could give any p-value; NaN for one seed."""
     d = np.asarray(differences, dtype=float)
-    # Differences that are equal up to rounding count as equal, because a spread of 1e-16 could give
-    # any p-value.
-    return d, len(d) >= at_least and bool(np.ptp(d) > 1e-9 * np.abs(d).max())
+    if len(d) > 1 and not np.ptp(d) > 1e-9 * np.abs(d).max():
+        return if_equal
+    return spread(d)
 
 
-def _in_billionths(differences: ArrayLike) -> Floats:
-    """The values in whole billionths of the largest, so that differences equal up to rounding are
-    ties."""
+def _t_statistic(
+    differences: ArrayLike, threshold: float, resolution: float
+) -> tuple[float, float, int]:
+    """Student's t of the mean difference minus the threshold, the standard error, and the degrees
+    of freedom."""
     d = np.asarray(differences, dtype=float)
-    return np.rint(1e9 * d / np.abs(d).max()) if d.any() else d
+    if len(d) < 2:
+        return np.nan, np.nan, 1
+    error = _standard_deviation(d, resolution) / np.sqrt(len(d))
+    return (d.mean() - threshold) / error, error, len(d) - 1
 
 
 def spread(values: ArrayLike) -> float:
@@ -47,18 +53,15 @@ def spread(values: ArrayLike) -> float:
 
 def spread_interval(values: ArrayLike, level: float = 0.95) -> Interval:
     """The interval of the standard deviation of normal values, from the chi-square of n - 1."""
-    x, testable = _testable(values)
-    if not testable:
-        return NONE
-    ends = stats.chi2.ppf([(1 + level) / 2, (1 - level) / 2], len(x) - 1)
-    low, high = spread(x) * np.sqrt((len(x) - 1) / ends)
+    df = len(np.asarray(values)) - 1
+    ends = stats.chi2.ppf([(1 + level) / 2, (1 - level) / 2], df)
+    low, high = _standard_deviation(values) * np.sqrt(df / ends)
     return float(low), float(high)
 
 
 def effect_size(differences: ArrayLike) -> float:
     """d_z = mean / standard deviation of the paired differences (Cohen 1988)."""
-    d, testable = _testable(differences)
-    return float(d.mean() / spread(d)) if testable else np.nan
+    return float(np.mean(differences) / _standard_deviation(differences))
 
 
 def spread_limit(
@@ -69,26 +72,18 @@ def spread_limit(
     A sample of few seeds often has a smaller spread than its population. A number of seeds planned
     for this limit is enough with the given confidence (Browne 1995).
     """
-    d, testable = _testable(differences)
-    n, std = len(d), spread(d) if testable else resolution
-    if n < 2:
-        return np.nan
-    return float(std * np.sqrt((n - 1) / stats.chi2.ppf(1 - confidence, n - 1)))
+    df = len(np.asarray(differences)) - 1
+    std = _standard_deviation(differences, resolution)
+    return float(std * np.sqrt(df / stats.chi2.ppf(1 - confidence, df)))
 
 
 def t_interval(differences: ArrayLike, level: float = 0.95, resolution: float = np.nan) -> Interval:
     """Student's interval of the mean difference."""
-    d, testable = _testable(differences)
-    error = stats.sem(d) if testable else _error_of_equal(d, resolution)
+    _, error, df = _t_statistic(differences, 0.0, resolution)
     if np.isnan(error):
         return NONE
-    low, high = stats.t.interval(level, len(d) - 1, d.mean(), error)
+    low, high = stats.t.interval(level, df, np.mean(differences), error)
     return float(low), float(high)
-
-
-def _error_of_equal(d: Floats, resolution: float) -> float:
-    """The standard error of the mean of equal differences; NaN for one seed."""
-    return float(resolution / np.sqrt(len(d))) if len(d) > 1 else np.nan
 
 
 def bootstrap_interval(differences: ArrayLike, level: float = 0.95, seed: int = 0) -> Interval:
@@ -96,8 +91,8 @@ def bootstrap_interval(differences: ArrayLike, level: float = 0.95, seed: int = 
 
     It needs 3 seeds and is too narrow with few: it covers 83 % with 5 (docs/statistics.md).
     """
-    d, testable = _testable(differences, at_least=3)
-    if not testable:
+    d = np.asarray(differences, dtype=float)
+    if len(d) < 3 or np.isnan(_standard_deviation(d)):
         return NONE
     with warnings.catch_warnings():
         # The result is NaN then.
@@ -111,27 +106,20 @@ def bootstrap_interval(differences: ArrayLike, level: float = 0.95, seed: int = 
 
 def p_above(differences: ArrayLike, threshold: float = 0.0, resolution: float = np.nan) -> float:
     """One-sided t-test of H0: mean <= threshold."""
-    return _p_t(differences, threshold, "greater", resolution)
+    t, _, df = _t_statistic(differences, threshold, resolution)
+    return float(stats.t.sf(t, df))
 
 
 def p_below(differences: ArrayLike, threshold: float = 0.0, resolution: float = np.nan) -> float:
     """One-sided t-test of H0: mean >= threshold."""
-    return _p_t(differences, threshold, "less", resolution)
+    t, _, df = _t_statistic(differences, threshold, resolution)
+    return float(stats.t.cdf(t, df))
 
 
 def p_paired_t(differences: ArrayLike, resolution: float = np.nan) -> float:
     """Two-sided paired t-test."""
-    return _p_t(differences, 0.0, "two-sided", resolution)
-
-
-def _p_t(differences: ArrayLike, mean: float, alternative: str, resolution: float) -> float:
-    d, testable = _testable(differences)
-    if testable:
-        return float(stats.ttest_1samp(d, mean, alternative=alternative).pvalue)
-    t, of = (d.mean() - mean) / _error_of_equal(d, resolution), len(d) - 1
-    if alternative == "two-sided":
-        return float(2 * stats.t.sf(abs(t), of))
-    return float(stats.t.sf(t if alternative == "greater" else -t, of))
+    t, _, df = _t_statistic(differences, 0.0, resolution)
+    return float(2 * stats.t.sf(abs(t), df))
 
 
 def p_equivalence(differences: ArrayLike, margin: float, resolution: float = np.nan) -> float:
@@ -146,10 +134,11 @@ def p_wilcoxon(differences: ArrayLike) -> float:
     Up to 30 seeds it is exact, also with ties, because it is the sign-flip test of the signed
     ranks.
     """
-    d = _in_billionths(differences)
-    n, d = len(d), d[d != 0]
-    if n < 2 or not len(d):
+    d = np.asarray(differences, dtype=float)
+    if len(d) < 2 or not d.any():
         return np.nan
+    d = np.rint(1e9 * d / np.abs(d).max())  # so that differences equal up to rounding are ties
+    d = d[d != 0]
     if len(d) == 1:
         return 1.0
     if len(d) > EXACT_UP_TO:
@@ -202,7 +191,7 @@ def p_more_variable(one: ArrayLike, other: ArrayLike) -> float:
     """Pitman-Morgan test of H0: variance of `one` <= variance of `other`, paired, from 3 seeds."""
     x, y = np.asarray(one, dtype=float), np.asarray(other, dtype=float)
     # A spread of 0 does not show stability. It arises because accuracies are counts of documents.
-    if not all(_testable(values, 3)[1] for values in (x, y, x + y, x - y)):
+    if len(x) < 3 or np.isnan([_standard_deviation(v) for v in (x, y, x + y, x - y)]).any():
         return np.nan
     return float(stats.pearsonr(x + y, x - y, alternative="greater").pvalue)
 
