@@ -1,15 +1,10 @@
-"""Differences of differences: the part of an operator's gain that one condition adds.
+"""Differences of differences: the part of an operator's gain that one condition adds, seed by seed.
 
-A placebo is a run with a table of zeros (`encoding=none`): every operator keeps its parameters, but
-gets no position. The gain over the baseline that remains does not come from position. The part from
-position is the gain with position minus the gain without position, seed by seed.
-
-Differences between architectures that are trained from random initial values may come from training
-and not from the architectures (Amos et al. 2023, Never Train from Scratch). The part from
-pretraining is the gain after pretraining minus the gain from scratch.
+The part from position is the gain with position minus the gain of the placebo, a run with a table
+of zeros (`encoding=none`). The part from pretraining is the gain after pretraining minus the gain
+from scratch (Amos et al. 2023, Never Train from Scratch).
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,7 +17,6 @@ from posfuse.statistics.comparisons import Criteria, compare_arms, in_families, 
 
 COPIED = [*CELL, "baseline_variant", "length", "resolution"]  # from the first comparison
 SCRATCH = "none"  # pretrain.name of a run without pretraining
-Row = dict[Any, Any]
 
 
 def placebos(comparisons: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
@@ -32,54 +26,44 @@ def placebos(comparisons: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
     A placebo has the comparison's data, operator and settings, except for the encoding's. Its
     attention part is that of the comparison, or it has none.
     """
-
-    def placebo_of(row: Row) -> pd.DataFrame:
-        same = comparisons[
-            (comparisons["data"] == row["data"])
-            & (operators(comparisons) == row["fusion"].split()[0])
-            & (comparisons["other_settings"] == row["other_settings"])
-            & (comparisons["table"] == NO_TABLE)
-            & (row["table"] != NO_TABLE)
-        ]
-        same_attention = same[same["attention"] == row["attention"]]
-        both: pd.DataFrame = pd.concat([same_attention, same[same["attention"] == ""]])
-        return both
-
-    return second_differences(comparisons, placebo_of, criteria, "placebo")
+    same = [comparisons["data"], operators(comparisons), comparisons["other_settings"]]
+    is_placebo = comparisons["table"] == NO_TABLE
+    return second_differences(comparisons, is_placebo, same, criteria, "placebo")
 
 
 def survival(comparisons: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
     """The rows of `second_differences` with `scratch`, for each comparison with pretraining whose
     operator and baseline were trained from scratch too, with the same settings otherwise."""
-
-    def from_scratch(row: Row) -> pd.DataFrame:
-        same = (comparisons["pretrain"] == SCRATCH) & (row["pretrain"] != SCRATCH)
-        for name in ("data", "encoding", "fusion", "besides_pretraining"):
-            same &= comparisons[name] == row[name]
-        selected: pd.DataFrame = comparisons[same]
-        return selected
-
-    return second_differences(comparisons, from_scratch, criteria, "scratch")
+    same = [comparisons[name] for name in ("data", "encoding", "fusion", "besides_pretraining")]
+    is_scratch = comparisons["pretrain"] == SCRATCH
+    return second_differences(comparisons, is_scratch, same, criteria, "scratch")
 
 
 def second_differences(
     comparisons: pd.DataFrame,
-    others_of: Callable[[Row], pd.DataFrame],
+    is_second: "pd.Series[bool]",
+    same: "list[pd.Series[str]]",
     criteria: Criteria,
     other: str,
 ) -> pd.DataFrame:
-    """One row for each comparison (a row of `compare` or of `OwnBest.best`) for which `others_of`
-    returns comparisons under the second condition. The first of these is used.
+    """One row for each comparison (a row of `compare` or of `OwnBest.best`) that has a comparison
+    under the second condition, with equal `same` and the same attention part or none.
 
     Columns: CELL, baseline_variant, length and resolution of the first; `other` (the encoding and
     variant of the second one's runs); seeds (that all four cells have); gains, {other}_gains and
     deltas (lists: of the first, of the second, and their difference); gain and {other}_gain (the
     means); the statistics of `judge` for the deltas, and the columns of `in_families`.
     """
+    keys = list(zip(*same, strict=True))
+    records = comparisons.to_dict("records")
+    seconds: dict[Any, dict[Any, Any]] = {}
+    for key, is_one, row in zip(keys, is_second, records, strict=True):
+        if is_one:
+            seconds.setdefault((key, row["attention"]), row)
     rows = []
-    for row in comparisons.to_dict("records"):
-        second = next(iter(others_of(row).to_dict("records")), None)
-        if second is None:
+    for key, is_one, row in zip(keys, is_second, records, strict=True):
+        second = seconds.get((key, row["attention"])) or seconds.get((key, ""))
+        if is_one or second is None:
             continue
         gains = [pd.Series(each["deltas"], each["seeds"]) for each in (row, second)]
         # Rounding errors of equal results must not count as a spread.
