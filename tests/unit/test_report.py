@@ -83,21 +83,15 @@ def sweep(tmp_path):
 
 
 def test_one_configuration_in_two_folders_is_one_comparison(sweep):
-    """model.d_model=8 is what these runs have anyway. Their second records are left out, and the
-    run with a further seed belongs to the same cell. The variant of most runs names it."""
+    """model.d_model=8 is what these runs have anyway. Their second records are left out."""
     default = sweep / "tiny" / "sinusoidal" / "concat"
     for seed in (0, 1):
         record = json.loads((default / f"seed={seed}" / "result.json").read_text())
         further = {key: record[key] for key in ("fingerprint", "settings")}
         write_record(sweep, 0.5, "concat", seed, variant="model.d_model=8", **further)
-    write_record(sweep, 0.9, "concat", 2, variant="model.d_model=8")
-    write_record(sweep, 0.9, "mul", 2, variant="model.d_model=16")
     runs, problems = collect(sweep)
     assert len(problems) == 2
-    of_concat = runs[runs["fusion"] == "concat"]
-    assert of_concat["seed"].tolist() == [0, 1, 2]
-    assert of_concat["variant"].tolist() == [""] * 3
-    assert runs["variant"].tolist() == ["", "", "", "", "", "", "", "model.d_model=16"]
+    assert set(runs["variant"]) == {""}
     compared, _ = compare(runs, Criteria())
     assert (compared["fusion"] == "concat").sum() == 1
 

@@ -6,10 +6,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from posfuse.errors import InputError
+from posfuse.evidence.metric import Metric
 from posfuse.evidence.rows import row_of
 from posfuse.runs.folders import lies_in
 from posfuse.runs.multirun import (
@@ -22,7 +22,7 @@ from posfuse.runs.multirun import (
 from posfuse.runs.records import RESULT, failures_in
 
 CELL = ["data", "encoding", "fusion", "variant"]
-SHARED = [axis for axis in CELL if axis != "fusion"]  # equal for compared operators
+GROUP = [axis for axis in CELL if axis != "fusion"]  # equal for compared operators
 
 
 def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
@@ -59,12 +59,12 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
     runs, copies = _once(runs)
     problems += copies
     mixed = _problems_of_cells(runs)
-    problems += mixed.tolist()
-    keys = ["sweep_id", *CELL]
-    is_whole = [key not in mixed.index for key in runs[keys].itertuples(index=False, name=None)]
-    if not any(is_whole):
+    problems += mixed.values()
+    keys = runs[["sweep_id", *CELL]].itertuples(index=False, name=None)
+    whole = runs[[key not in mixed for key in keys]]
+    if whole.empty:
         raise InputError(problems[-1])
-    return runs[is_whole].reset_index(drop=True), problems
+    return whole.reset_index(drop=True), problems
 
 
 def naming(runs: pd.DataFrame) -> list[str]:
@@ -73,30 +73,17 @@ def naming(runs: pd.DataFrame) -> list[str]:
 
 
 def _once(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Each run once, and a line for each further record of it.
-
-    Two folders have one run if an override repeats a default. All runs of such a cell then get the
-    variant that is more frequent in the sweep.
-    """
-    runs = runs.assign(
-        count=runs.groupby(["sweep_id", "variant"])["folder"].transform("size"),
-        moved=~runs["folder"].isin(_in_place(runs)),
-    )
-    first = runs.sort_values(["count", "moved"], ascending=[False, True], kind="stable")
-    first = first.drop_duplicates(key := ["sweep_id", "fingerprint"]).set_index(key)
-    of_first = first.loc[pd.MultiIndex.from_frame(runs[key])]
-    is_copy = of_first["folder"].to_numpy() != runs["folder"].to_numpy()
-    places = zip(runs["folder"][is_copy], of_first["folder"][is_copy], strict=True)
+    """Each run once, and a line for each further record of it. A record at its place in the sweep
+    has priority."""
+    moved_last = runs.assign(is_moved=~runs["folder"].isin(_in_place(runs)))
+    moved_last = moved_last.sort_values("is_moved", kind="stable")
+    used = moved_last.groupby(["sweep_id", "fingerprint"])["folder"].transform("first")
+    is_copy = runs["folder"] != used[runs.index]
     lines = [
-        f"{folder}: a second record of the run in {used}; it is left out, remove one of the two"
-        for folder, used in places
+        f"{folder}: a second record of the run in {used[i]}; it is left out, remove one of the two"
+        for i, folder in runs["folder"][is_copy].items()
     ]
-    cells = list(runs[["sweep_id", *CELL]].itertuples(index=False, name=None))
-    names = dict(zip(cells, runs["variant"], strict=True))
-    names |= {cells[i]: of_first["variant"].iloc[i] for i in np.flatnonzero(is_copy)}
-    runs["variant"] = [names[cell] for cell in cells]
-    runs = runs[~is_copy].drop(columns=["count", "moved"])
-    return runs.sort_values(["length", *CELL, "seed"], kind="stable"), lines
+    return runs[~is_copy], lines
 
 
 def _in_place(runs: pd.DataFrame) -> set[str]:
@@ -113,8 +100,8 @@ def of_classifiers(rows: pd.DataFrame, runs: pd.DataFrame | None = None) -> pd.D
     if task not in known:
         return rows
     others = known[known[task] == "language_model"]
-    theirs = pd.MultiIndex.from_frame(others[SHARED])
-    return rows[~pd.MultiIndex.from_frame(rows[SHARED]).isin(theirs)]
+    theirs = pd.MultiIndex.from_frame(others[GROUP])
+    return rows[~pd.MultiIndex.from_frame(rows[GROUP]).isin(theirs)]
 
 
 def settings_columns(runs: pd.DataFrame, *without: str) -> list[str]:
@@ -143,7 +130,24 @@ def varying(runs: pd.DataFrame, within: list[str], columns: list[str]) -> "pd.Se
     return labels
 
 
-def _problems_of_cells(runs: pd.DataFrame) -> "pd.Series[str]":
+def by_settings(runs: pd.DataFrame, metric: Metric, *without: str) -> pd.DataFrame:
+    """GROUP, fusion, seed and score (the metric on the test split) of each run.
+
+    `variant` holds the settings that differ between runs, as "model.d_model=8", except those that
+    start with `without`; it is not the run's folder. If an operator was run with several options,
+    `fusion` contains them.
+    """
+    options = [c for c in settings_columns(runs) if c.startswith("settings.fusion.")]
+    of_fusion = varying(runs, ["data", "encoding", "fusion"], options)
+    others = settings_columns(runs, "fusion.", *without)
+    return runs[["data", "encoding", "seed"]].assign(
+        variant=varying(runs, ["data", "encoding"], others),
+        fusion=(runs["fusion"] + " " + of_fusion).str.strip(),
+        score=metric.of(runs),
+    )
+
+
+def _problems_of_cells(runs: pd.DataFrame) -> dict[Any, str]:
     """A line for every cell whose runs differ in more than their seed, by (sweep_id, *CELL)."""
     lines = {}
     settings = settings_columns(runs)
@@ -165,7 +169,7 @@ def _problems_of_cells(runs: pd.DataFrame) -> "pd.Series[str]":
             seed = f"two different runs with seed {twice['seed'].iloc[0]}"
             folders = " and ".join(twice["folder"][:2])
             lines[cell] = f"{folders}: {seed}; the cell is left out, remove one of them"
-    return pd.Series(lines, dtype=str)
+    return lines
 
 
 def missing(folder: str | Path, runs: pd.DataFrame) -> list[str]:

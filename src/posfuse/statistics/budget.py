@@ -7,9 +7,10 @@ trials compares operators at equal budgets.
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
+from scipy import stats
 
+from posfuse.evidence.collect import GROUP
 from posfuse.evidence.metric import ACCURACY, Metric
-from posfuse.statistics.own_best import GROUP
 from posfuse.statistics.paired import Floats
 
 FEWEST = 3  # trials of an operator; with fewer there is no curve
@@ -23,18 +24,13 @@ def expected_best(scores: ArrayLike) -> Floats:
     exact, because no combination is tried twice, and the budget n includes the best one. For trials
     drawn at random from a space it is the unbiased estimate of the expected highest of k new trials
     (Dodge et al. 2021, Tang et al. 2020).
-
-    With the scores sorted, the highest of k is at most the i-th with probability C(i, k) / C(n, k).
     """
     ordered = np.sort(np.asarray(scores, dtype=float))
     n = len(ordered)
-    rank = np.arange(n + 1)
-    expected = np.empty(n)
-    below = np.ones(n + 1)  # the probability that the highest is at most the i-th, by i from 0
-    for k in range(1, n + 1):
-        below = below * (rank - k + 1).clip(0) / (n - k + 1)
-        expected[k - 1] = np.diff(below) @ ordered
-    return expected
+    higher, k = np.arange(n, -1, -1), np.arange(1, n + 1)[:, None]
+    # The highest of k is at most the i-th (i from 0) if none of the n - i higher ones is drawn.
+    at_most = stats.hypergeom.pmf(0, n, higher, k)
+    return np.asarray(np.diff(at_most) @ ordered)
 
 
 def best_by_budget(scores: ArrayLike, metric: Metric) -> Floats:

@@ -1,20 +1,12 @@
 """Facts about the runs of a cell besides their mean: the fraction that solves the task, whether
-they were trained long enough, and the spread by source of randomness.
-
-If a run either solves a task or not, the accuracies of a cell are in two groups and their mean
-describes no run. The fraction of runs above a threshold describes the cell.
-
-A run draws its initial values, the order of its batches and its dropout masks, and in some sweeps
-its split, from its seed. If a sweep lets one source at a time follow the seed and fixes the others
-(`seeds=init`), the spread of these runs is that of the source (Bouthillier et al. 2021, section 2).
-"""
+they were trained long enough, and the spread by source of randomness (Bouthillier et al. 2021)."""
 
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from posfuse.evidence.collect import CELL, settings_columns, varying
+from posfuse.evidence.collect import CELL, GROUP, by_settings
 from posfuse.evidence.metric import ACCURACY
 from posfuse.statistics import over_documents
 from posfuse.statistics import paired as st
@@ -124,7 +116,6 @@ SOURCES = {
 }  # fmt: skip
 SEEDS = ["init", "order", "dropout"]
 SPLITS = ["data.split_seed", "fidelity.validation_split"]
-GROUP = ["data", "encoding", "variant"]
 
 
 def follows_seed(runs: pd.DataFrame) -> pd.DataFrame:
@@ -153,17 +144,10 @@ def variance(runs: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
     """
     if not is_held(runs).any():
         return pd.DataFrame()
-    options = [c for c in settings_columns(runs) if c.startswith("settings.fusion.")]
-    others = settings_columns(runs, "fusion.", "seeds.", *SPLITS, "data.corpus.split_seed")
-    of_fusion = varying(runs, ["data", "encoding", "fusion"], options)
     follows = follows_seed(runs)
-    frame = runs[["data", "encoding", "seed"]].assign(
-        variant=varying(runs, ["data", "encoding"], others),
-        fusion=(runs["fusion"] + " " + of_fusion).str.strip(),
-        score=criteria.metric.of(runs),
-        sources=[" ".join(follows.columns[row]) for row in follows.to_numpy()],
-        held=_held(runs),
-    )
+    frame = by_settings(runs, criteria.metric, "seeds.", *SPLITS, "data.corpus.split_seed")
+    frame["sources"] = [" ".join(follows.columns[row]) for row in follows.to_numpy()]
+    frame["held"] = _held(runs)
     rows = []
     for key, group in frame.groupby(GROUP, sort=False):
         if group["sources"].nunique() > 1:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import confusion_matrix
 
 from posfuse.errors import InputError
-from posfuse.evidence.collect import CELL, SHARED
+from posfuse.evidence.collect import CELL, GROUP
 from posfuse.evidence.saved import read_predictions, read_windows
 from posfuse.runs.records import PREDICTIONS
 from posfuse.runs.seeds import BY_RUN
@@ -55,7 +55,7 @@ def read_all(runs: pd.DataFrame) -> tuple[dict[str, pd.DataFrame], list[str]]:
     same data, encoding and variant (and the same seed if data.split_seed is the seed).
     """
     read, problems = {}, []
-    same = [runs[name] for name in SHARED]
+    same = [runs[name] for name in GROUP]
     if SPLIT_SEED in runs:
         same.append(runs["seed"].where(runs[SPLIT_SEED] == BY_RUN))
     for _, group in runs.groupby(same, sort=False, dropna=False):

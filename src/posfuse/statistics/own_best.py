@@ -1,13 +1,7 @@
 """Tuned keys: every operator at every value, and each operator at its own best value.
 
-Each operator weighs position against content differently, and each needs its own learning rate. So
-a comparison at one value of such a key also measures the value. Validation chooses the values of
-each operator. Test documents are not used for the choice. With `Criteria.select` the seeds that
-choose are not compared. Otherwise all seeds choose and are compared; docs/statistics.md gives the
-cost.
-
-A learned scale starts at sqrt(d) and moves little. It is a candidate like the others, and its
-number is sqrt(d).
+Validation chooses the values of each operator; test documents are not used. With `Criteria.select`
+the seeds that choose are not compared. docs/statistics.md explains the choice and its cost.
 """
 
 from dataclasses import dataclass
@@ -17,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from posfuse.evidence.collect import settings_columns, varying
+from posfuse.evidence.collect import GROUP, by_settings
 from posfuse.evidence.metric import Metric
 from posfuse.evidence.settings import labels_of
 from posfuse.statistics import paired as st
@@ -31,7 +25,6 @@ from posfuse.statistics.comparisons import (
 )
 
 KEYS = {"scale": "model.token_scale", "lr": "optim.lr"}  # column of a tuned key -> the key
-GROUP = ["data", "encoding", "variant"]  # its runs differ only in tuned keys, operator and seed
 
 
 @dataclass(frozen=True)
@@ -41,24 +34,21 @@ class OwnBest:
     keys: the columns of the tuned keys that vary. `key` below stands for each of them.
 
     cells: one row per GROUP x fusion x combination of the keys' values. key (text), key_number (of
-    a learned scale the one that it starts from), learned, sqrt_d (whether the scale is the
+    a learned scale sqrt(d), its initial value), learned, sqrt_d (whether the scale is the
     paper's), length, n, mean, std, low and high (t interval) of the metric on the test split over
     all seeds; choosing and validation: the number of seeds that choose, and their mean on the
     validation split. best: whether validation is the operator's best; the smallest values win a tie
     (within Metric.tie), and a fixed scale before a learned one. key_edge: whether the row is the
     best and its number is the smallest or largest that the operator chose from.
 
-    best: one row per GROUP x fusion but the baseline. key, key_edge, baseline_key,
-    baseline_key_edge, at and baseline_at (the values as one text), choices and baseline_choices
-    (how many each chose from), length, seeds, scores, baseline_scores, deltas and the
-    statistics of `judge` with both at their best values, over the seeds that are tested; the same
-    statistics as paper_* with both at the scale sqrt(d), each at its best other values there, NaN
-    where that was not run; resolution, table, attention, other_settings (without the tuned keys)
-    and baseline_variant (equal to variant) as in `compare`; the columns of `in_families`, and
-    paper_p_holm.
+    best: one row per GROUP x fusion but the baseline, over the seeds that are tested, with both at
+    their best values. key, key_edge, at (the values as one text) and choices (how many each chose
+    from), and the same of the baseline as baseline_*; length and the columns of `compare_arms`; if
+    the scale varies, the statistics of `judge` as paper_* with both at the scale sqrt(d), each at
+    its best other values there, NaN where that was not run; table, attention and other_settings
+    (without the tuned keys) as in `compare`; the columns of `in_families`.
 
-    `variant` holds the other settings that differ, as "model.d_model=8", not the run's folder. If
-    an operator was run with several options, `fusion` contains them.
+    `variant` and `fusion` are those of `by_settings`.
     """
 
     keys: list[str]
@@ -85,13 +75,15 @@ def own_best(runs: pd.DataFrame, criteria: Criteria) -> OwnBest:
     cells = _cells(tuned, keys, criteria)
     tested = tuned[~tuned["seed"].isin(criteria.select)]
     rows, notes = _at_own_best(tested, cells, keys, criteria)
-    table = _frame(rows, keys, criteria).merge(_encodings(runs, tuned), "left", [*GROUP, "fusion"])
-    return OwnBest(keys, cells, in_families(table, criteria), notes, criteria.metric)
+    columns = None if rows else [*GROUP, "fusion", "baseline_variant", *no_comparison(criteria)]
+    best = pd.DataFrame(rows, columns=columns)
+    best = best.merge(_encodings(runs, tuned), "left", [*GROUP, "fusion"])
+    return OwnBest(keys, cells, in_families(best, criteria), notes, criteria.metric)
 
 
 def keys_of(best: pd.DataFrame) -> str:
     """The tuned keys of `OwnBest.best`, in words."""
-    return " and ".join(key for column, key in KEYS.items() if f"baseline_{column}" in best)
+    return _named([column for column in KEYS if f"baseline_{column}" in best])
 
 
 def chosen_by(best: pd.DataFrame, criteria: Criteria) -> str:
@@ -115,23 +107,20 @@ def _tuning_runs(runs: pd.DataFrame, metric: Metric) -> tuple[pd.DataFrame, list
     Columns: GROUP, fusion, each key's text and number, learned, sqrt_d, validation, seed, length
     and score. A value with two spellings (8, sqrt_d) counts once.
     """
-    options = [c for c in settings_columns(runs) if c.startswith("settings.fusion.")]
-    others = settings_columns(runs, "fusion.", *KEYS.values())
-    of_fusion = varying(runs, ["data", "encoding", "fusion"], options)
-    frame = runs[["data", "encoding", "seed", "length"]].assign(
-        score=metric.of(runs),
-        variant=varying(runs, ["data", "encoding"], others),
-        fusion=(runs["fusion"] + " " + of_fusion).str.strip(),
+    needed = ["documents.test", "settings.model.d_model", *map("settings.{}".format, KEYS.values())]
+    runs = runs.reindex(columns=list(dict.fromkeys([*runs, *needed])))
+    frame = by_settings(runs, metric, *KEYS.values()).assign(
+        length=runs["length"],
         validation=metric.of(runs, "validation"),
-        resolution=_numeric(_column(runs, "documents.test")).map(partial(step_of, metric)),
+        resolution=_numeric(runs["documents.test"]).map(partial(step_of, metric)),
     )
-    root = _numeric(_column(runs, "settings.model.d_model")) ** 0.5
+    root = _numeric(runs["settings.model.d_model"]) ** 0.5
     for column, key in KEYS.items():
-        asked = _column(runs, f"settings.{key}")
+        asked = runs[f"settings.{key}"]
         number = _numeric(asked).where(~asked.isin(["sqrt_d", "learned"]), root)
         frame[f"{column}_number"] = number
         frame[column] = number.map("{:.6g}".format).where(number.notna(), asked.map(str))
-    frame["learned"] = _column(runs, f"settings.{KEYS['scale']}") == "learned"
+    frame["learned"] = runs[f"settings.{KEYS['scale']}"] == "learned"
     frame["sqrt_d"] = np.isclose(frame["scale_number"], root) & ~frame["learned"]
     scales = zip(*(frame[c] for c in ("scale", "scale_number", "sqrt_d", "learned")), strict=True)
     frame["scale"] = [_scale(*row) for row in scales]
@@ -152,10 +141,6 @@ def _encodings(runs: pd.DataFrame, tuned: pd.DataFrame) -> pd.DataFrame:
     return first.join(pd.DataFrame(settings, first.index, columns))
 
 
-def _column(runs: pd.DataFrame, name: str) -> "pd.Series[Any]":
-    return runs.get(name, pd.Series(np.nan, runs.index, dtype=object))
-
-
 def _numeric(values: "pd.Series[Any]") -> "pd.Series[float]":
     return pd.to_numeric(values, errors="coerce").astype(float)
 
@@ -173,10 +158,9 @@ def _cells(tuned: pd.DataFrame, keys: list[str], criteria: Criteria) -> pd.DataF
     operator = [*GROUP, "fusion"]
     if tuned.empty:
         return pd.DataFrame(columns=operator)
-    order = tuned.groupby(operator, sort=False).ngroup()
     chooses = tuned["seed"].isin(criteria.select) | (not criteria.select)
     table = tuned.assign(
-        order=order,
+        order=tuned.groupby(operator, sort=False).ngroup(),
         validation=tuned["validation"].where(chooses),
     )
     table = table.sort_values(["order", "scale_number", "learned", "lr_number"], kind="stable")
@@ -193,15 +177,14 @@ def _cells(tuned: pd.DataFrame, keys: list[str], criteria: Criteria) -> pd.DataF
         choosing=("validation", "count"),
         validation=("validation", "mean"),
     )
-    candidates = cells.dropna(subset=["validation"]).groupby(operator)
     cells["best"] = cells.index.isin(_best(cells, operator, criteria.metric).index)
     for key in keys:
         number = cells[f"{key}_number"]
-        low, high = (candidates[f"{key}_number"].transform(end) for end in ("min", "max"))
-        at_end = np.isclose(number, low.reindex(cells.index)) | np.isclose(
-            number, high.reindex(cells.index)
-        )
-        cells[f"{key}_edge"] = cells["best"] & at_end & (low < high).reindex(cells.index)
+        of_candidates = number.where(cells["validation"].notna())
+        tried = of_candidates.groupby([cells[name] for name in operator])
+        low, high = tried.transform("min"), tried.transform("max")
+        at_end = np.isclose(number, low) | np.isclose(number, high)
+        cells[f"{key}_edge"] = cells["best"] & at_end & (low < high)
     return cells
 
 
@@ -211,7 +194,6 @@ def _at_own_best(
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
     base, metric = criteria.baseline, criteria.metric
-    statistics = judge([0.0], criteria)
 
     def place(row: dict[Any, Any]) -> tuple[Any, ...]:
         """The column of `scores` with the runs of a row of the cells."""
@@ -228,8 +210,7 @@ def _at_own_best(
         tried = {str(fusion): own for fusion, own in candidates.groupby("fusion", sort=False)}
         chosen, papers = (_choice(rows_, metric) for rows_ in (group, group[group["sqrt_d"]]))
         if base not in chosen:
-            named = " and ".join(KEYS[key] for key in keys)
-            notes.append(f"{where}: not compared, because {base} has no best {named}")
+            notes.append(f"{where}: not compared, because {base} has no best {_named(keys)}")
             continue
         for fusion in (f for f in chosen if f != base):
             mine, its = chosen[fusion], chosen[base]
@@ -241,11 +222,11 @@ def _at_own_best(
                     f"{base}"
                 )
                 continue
-            for key in keys:
-                if set(tried[fusion][key]) != set(tried[base][key]):
-                    notes.append(
-                        f"{where} {fusion}: was run with other values of {KEYS[key]} than {base}"
-                    )
+            notes += [
+                f"{where} {fusion}: was run with other values of {KEYS[key]} than {base}"
+                for key in keys
+                if set(tried[fusion][key]) != set(tried[base][key])
+            ]
             row: dict[str, Any] = dict(zip(GROUP, group_key, strict=True))
             row |= {"fusion": fusion, "baseline_variant": row["variant"]}
             for prefix, one in (("", mine), ("baseline_", its)):
@@ -254,21 +235,19 @@ def _at_own_best(
                 row[f"{prefix}at"] = _at(one, keys)
                 row[f"{prefix}choices"] = len(tried[str(one["fusion"])])
             row |= {"length": mine["length"], **compared}
-            if "scale" in keys and fusion in papers and base in papers:
-                both = place(papers[fusion]), place(papers[base])
-                at_sqrt_d = compare_arms(*both, scores, criteria, resolution) or {}
-                row |= {f"paper_{name}": at_sqrt_d.get(name, np.nan) for name in statistics}
+            if "scale" in keys:
+                at_sqrt_d = {}
+                if fusion in papers and base in papers:
+                    both = place(papers[fusion]), place(papers[base])
+                    at_sqrt_d = compare_arms(*both, scores, criteria, resolution) or {}
+                names = judge([0.0], criteria)
+                row |= {f"paper_{name}": at_sqrt_d.get(name, np.nan) for name in names}
             rows.append(row)
     return rows, notes
 
 
-def _frame(rows: list[dict[str, Any]], keys: list[str], criteria: Criteria) -> pd.DataFrame:
-    of_keys = [*(f"{key}{end}" for key in keys for end in ("", "_edge")), "at", "choices"]
-    columns = [*GROUP, "fusion", *of_keys, *(f"baseline_{name}" for name in of_keys)]
-    columns += ["length", *(name for name in no_comparison(criteria) if name != "resolution")]
-    columns += [*(f"paper_{name}" for name in judge([0.0], criteria))]
-    columns += ["resolution", "baseline_variant"]
-    return pd.DataFrame(rows, columns=columns)
+def _named(keys: list[str]) -> str:
+    return " and ".join(KEYS[key] for key in keys)
 
 
 def _choice(cells: pd.DataFrame, metric: Metric) -> dict[str, dict[Any, Any]]:
@@ -292,9 +271,10 @@ def _cautions(rows: pd.DataFrame, keys: list[str], criteria: Criteria) -> list[s
     """Cautions about one operator's choice, from its cells."""
     lines = []
     if not rows["best"].any():
-        named = " and ".join(KEYS[key] for key in keys)
         of = f" of {_seeds(criteria)}" if criteria.select else ""
-        lines.append(f"no best {named}, because there is no validation {criteria.metric.title}{of}")
+        lines.append(
+            f"no best {_named(keys)}, because there is no validation {criteria.metric.title}{of}"
+        )
     n = rows.loc[rows["choosing"] > 0, "choosing"]
     if n.nunique() > 1:
         lines.append(f"its values have different numbers of seeds, {n.min()} to {n.max()}")

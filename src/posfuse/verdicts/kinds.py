@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from posfuse.evidence.collect import CELL, SHARED
+from posfuse.evidence.collect import CELL, GROUP
 from posfuse.evidence.metric import Metric
 from posfuse.statistics import paired as st
 from posfuse.statistics.comparisons import seeds_for_difference, seeds_for_equivalence
@@ -143,7 +143,7 @@ def _every_seed_positive(
 def _less_stable(rows: pd.DataFrame, margin: float, others: pd.DataFrame, metric: Metric) -> Tests:
     tested, tests = "a larger variance of the differences", []
     for row in rows.to_dict("records"):
-        other = others[(others[SHARED] == [row[axis] for axis in SHARED]).all(axis=1)]
+        other = others[(others[GROUP] == [row[axis] for axis in GROUP]).all(axis=1)]
         if other.empty:
             return "", [], f"needs the fusion to compare {_name(row)} with"
         by_seed = (pd.Series(r["deltas"], r["seeds"]) for r in (row, other.iloc[0]))
