@@ -81,10 +81,8 @@ def paired_of(correct, base_correct, length=None, label=None):
     n = correct.shape[1]
     label = np.zeros(n, int) if label is None else np.array(label)
     length = np.arange(1, n + 1) if length is None else np.array(length)
-    return Paired(
-        list(range(len(correct))), length, label,
-        np.where(correct == 1, label, 1 - label), np.where(base_correct == 1, label, 1 - label),
-    )  # fmt: skip
+    predicted = (np.where(right == 1, label, 1 - label) for right in (correct, base_correct))
+    return confusions(label, *predicted, length)
 
 
 def read(folder, **record):
@@ -341,11 +339,14 @@ def test_bins_are_pandas_quantiles(n, bins):
     assert table["longest"].tolist() == expected.max().tolist()
 
 
-def confusions(label, predicted, baseline):
-    return Paired(
-        list(range(len(predicted))), np.ones(len(label), int),
-        *(np.array(a) for a in (label, predicted, baseline)),
-    )  # fmt: skip
+def confusions(label, predicted, baseline, length=1):
+    """A Paired from the classes that each operator predicts with each seed."""
+    documents = pd.DataFrame({"length": length, "label": label})
+    fused, base = (
+        [documents.assign(predicted=row, value=100.0 * np.equal(row, label)) for row in rows]
+        for rows in (predicted, baseline)
+    )
+    return Paired(list(range(len(fused))), fused, base, np.arange(len(label)))
 
 
 def test_the_confusion_difference_of_three_classes_is_the_mean_over_seeds():
@@ -355,12 +356,12 @@ def test_the_confusion_difference_of_three_classes_is_the_mean_over_seeds():
     # shares, seed 0 then 1 -- fused: (2 0 0)(1 1 0) (0 1 1)(0 2 0) (0 0 2)(1 0 1) of 2
     #                        -- base:  (1 1 0)(0 1 1) (0 2 0)(0 2 0) (1 0 1)(0 2 0) of 2
     by_hand = 25 * np.array([[3 - 1, 1 - 2, 0 - 1], [0, 3 - 4, 1 - 0], [1 - 1, 0 - 2, 3 - 1]])
-    assert confusion_difference(confusions(label, fused, base), 3) == pytest.approx(by_hand)
+    assert confusion_difference(confusions(label, fused, base)) == pytest.approx(by_hand)
 
 
 def test_a_class_without_documents_is_nan_and_the_others_sum_to_0():
     paired = confusions([0, 0, 2], [[0, 1, 2]], [[1, 1, 0]])
-    found = confusion_difference(paired, 3)
+    found = confusion_difference(paired)
     assert np.isnan(found[1]).all()
     assert found[0] == pytest.approx([50, -50, 0])
     assert found[2] == pytest.approx([-100, 0, 100])
@@ -396,7 +397,7 @@ def test_the_evidence_of_damaged_files_is_empty_and_reported_once(tmp_path, two_
     assert len(notes) == 2
     assert sum("not usable" in line for line in notes) == 1
     assert sum("its documents are not those" in line for line in notes) == 1
-    assert {"document_seeds", "p_mcnemar", *CELL} <= set(found.statistics.columns)
+    assert {"document_seeds", *CELL} <= set(found.statistics.columns)
 
 
 def test_blocks_of_resamples_draw_the_same(monkeypatch):

@@ -57,8 +57,11 @@ def bins_of(comparisons):
     for row in comparisons.to_dict("records"):
         n, documents = len(row["seeds"]), 40
         length = np.arange(1, documents + 1) if row["data"] != "short" else np.full(documents, 9)
-        predicted = rng.integers(0, 2, (2, n, documents))
-        paired = Paired(row["seeds"], length, np.ones(documents, int), *predicted)
+        fused, base = (
+            [pd.DataFrame({"length": length, "value": 100.0 * right}) for right in by_seed]
+            for by_seed in rng.integers(0, 2, (2, n, documents))
+        )
+        paired = Paired(row["seeds"], fused, base, np.arange(documents))
         frames.append(by_length(paired).assign(**{name: row[name] for name in CELL}))
     return pd.concat(frames, ignore_index=True)
 

@@ -1,5 +1,4 @@
-"""Reads the files that runs save beside their records: predictions, learning curves, use of
-position."""
+"""Reads the files beside the records of runs: predictions, learning curves, use of position."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -54,8 +53,9 @@ def _whole(path: Path) -> Iterator[None]:
 
 
 def read_predictions(run: dict[Any, Any]) -> pd.DataFrame:
-    """OF_DOCUMENTS and group of the D test documents of a row of `collect`. Lengths are cut at the
-    run's max_len. In a file without groups each document is a group.
+    """OF_DOCUMENTS, group and value (100 if the prediction is right, otherwise 0) of the D test
+    documents of a row of `collect`. Lengths are cut at the run's max_len. In a file without groups
+    each document is a group.
 
     Raises InputError where the file is missing, damaged, or contradicts the run's record.
     """
@@ -74,7 +74,8 @@ def read_predictions(run: dict[Any, Any]) -> pd.DataFrame:
             right = f"{100 * correct:.2f} % are right"
             raise ValueError(f"{right}, result.json says {100 * accuracy:.2f} %")
     table["length"] = table["length"].clip(1, run.get("settings.data.max_len"))
-    return table.assign(group=table.get("group", table["index"])).astype(np.int64)
+    table = table.assign(group=table.get("group", table["index"])).astype(np.int64)
+    return table.assign(value=100.0 * (table["label"] == table["predicted"]))
 
 
 def read_windows(run: dict[Any, Any], metric: Metric) -> pd.DataFrame:

@@ -11,7 +11,7 @@ from posfuse.evidence.collect import missing, of_classifiers
 from posfuse.evidence.metric import ACCURACY, METRICS, Metric
 from posfuse.statistics.cells import is_held
 from posfuse.statistics.comparisons import Criteria, cells, compare, criteria_for
-from posfuse.statistics.documents import DocumentEvidence, document_evidence, window_evidence
+from posfuse.statistics.documents import DocumentEvidence, document_evidence
 from posfuse.statistics.lengths import beyond
 from posfuse.statistics.own_best import OwnBest, own_best
 from posfuse.statistics.second_differences import placebos, survival
@@ -97,12 +97,13 @@ class Sweep:
     @cached_property
     def documents(self) -> tuple[DocumentEvidence, list[str]]:
         """The statistics of the saved predictions, and a line for each run that is left out."""
-        if self.metric == ACCURACY and len(self.classifiers):
-            classified = of_classifiers(self.comparisons, self.runs)
-            return document_evidence(classified, self.classifiers, self.criteria.baseline)
-        if not self.metric.counts_documents:  # macro F1 is not a mean over documents
-            return window_evidence(self.comparisons[:0], self.runs[:0], self.criteria)
-        return window_evidence(self.comparisons, self.runs, self.criteria)
+        runs, comparisons, metric = self.runs, self.comparisons, self.metric
+        if metric == ACCURACY and len(self.classifiers):
+            runs, comparisons = self.classifiers, of_classifiers(comparisons, runs)
+            return document_evidence(comparisons, runs, self.criteria.baseline)
+        if not metric.counts_documents:  # macro F1 is not a mean over documents
+            runs, comparisons = runs[:0], comparisons[:0]
+        return document_evidence(comparisons, runs, self.criteria.baseline, metric)
 
     @cached_property
     def missing(self) -> list[str]:
