@@ -1,12 +1,8 @@
 """Results by length: beyond the trained length, and whether a gain grows with length.
 
-A run with data.test_lengths has a result for each of these lengths. Lengths above data.max_len are
-longer than any training document. The area beyond the trained length is the mean result over these
-lengths on a logarithmic scale (by the trapezoidal rule), so 80 to 160 tokens count as much as 160
-to 320. With only one such length it is the result at this length.
-
-A slope is the slope of a gain over the logarithm of the length, over corpora or over the length
-bins of one corpus.
+The area beyond the trained length is the mean result over the test lengths above data.max_len on a
+logarithmic scale (by the trapezoidal rule). A slope is that of a gain over the logarithm of the
+length, over corpora or over the length bins of one corpus.
 """
 
 from collections.abc import Mapping
@@ -43,32 +39,39 @@ def by_test_length(
 ) -> pd.DataFrame:
     """One row for each run and test length. `windows` is WHOLE or, for language models, SLIDING.
 
-    Columns: CELL, seed, trained (data.max_len), test_length, value of the metric. A run without a
-    test at the trained length gets a row with the value of its ordinary test split, which has whole
-    windows.
+    Columns: run (its index in `runs`), CELL, seed, trained (data.max_len), test_length, value of
+    the metric. A run without a test at the trained length gets a row with the value of its ordinary
+    test split, which has whole windows.
     """
-    rows = []
-    for run in runs.to_dict("records"):
-        values = _by_length(run, metric, windows)
-        if not values:
-            continue
-        if windows == WHOLE:
-            values.setdefault(run[MAX_LEN], metric.factor * run[metric.column])
-        own = {**{axis: run[axis] for axis in CELL}, "seed": run["seed"], "trained": run[MAX_LEN]}
-        rows += [{**own, "test_length": n, "value": values[n]} for n in sorted(values)]
-    return pd.DataFrame(rows, columns=[*CELL, "seed", "trained", "test_length", "value"])
+    places = ((name, BY_LENGTH.fullmatch(str(name))) for name in runs)
+    length_of = {
+        name: int(place[2])
+        for name, place in places
+        if place and (place[1], place[3]) == (windows, metric.name)
+    }
+    wide = runs.reindex(columns=[*CELL, "seed", MAX_LEN, *length_of]).rename_axis("run")
+    wide = wide.rename(columns={MAX_LEN: "trained", **length_of}).reset_index()
+    keys = ["run", *CELL, "seed", "trained"]
+    rows = wide.melt(keys, var_name="test_length").dropna(subset="value")
+    if windows == WHOLE:
+        usual = rows.drop_duplicates("run")
+        values = runs.reindex(columns=[metric.column]).loc[usual["run"], metric.column]
+        usual = usual.assign(test_length=usual["trained"], value=values.to_numpy())
+        rows = pd.concat([rows, usual]).drop_duplicates(["run", "test_length"])
+    rows = rows.assign(value=metric.factor * rows["value"].astype(float))
+    return rows.astype({"test_length": int}).sort_values(["run", "test_length"])
 
 
 def beyond(runs: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
     """The runs that were tested beyond their trained length, with the area as their test result. So
     `compare` compares areas.
     """
-    if MAX_LEN not in runs:
-        return runs.iloc[:0]
-    records = runs.to_dict("records")
-    areas = [area(_by_length(run, metric), run[MAX_LEN]) / metric.factor for run in records]
-    with_area = runs.assign(**{metric.column: areas})
-    return with_area[with_area[metric.column].notna()]
+    areas = {
+        run: area(dict(zip(own["test_length"], own["value"], strict=True)), own["trained"].iloc[0])
+        for run, own in by_test_length(runs, metric).groupby("run")
+    }
+    known = (pd.Series(areas, dtype=float) / metric.factor).dropna()
+    return runs.loc[known.index].assign(**{metric.column: known})
 
 
 def length_cells(rows: pd.DataFrame) -> pd.DataFrame:
@@ -87,18 +90,6 @@ def length_cells(rows: pd.DataFrame) -> pd.DataFrame:
         cells.append(row | {str(n): mean for n, mean in table.mean().items()})
     columns = sorted(rows["test_length"].unique())
     return pd.DataFrame(cells, columns=[*CELL, "n", "mean", "std", *map(str, columns)])
-
-
-def _by_length(
-    run: Mapping[object, float], metric: Metric, windows: str = WHOLE
-) -> dict[int, float]:
-    """The metric of a run by test length."""
-    values = {}
-    for key, value in run.items():
-        place = BY_LENGTH.fullmatch(str(key))
-        if place and place[1] == windows and place[3] == metric.name and not np.isnan(value):
-            values[int(place[2])] = metric.factor * value
-    return values
 
 
 def interactions(comparisons: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
