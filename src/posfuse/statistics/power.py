@@ -31,10 +31,7 @@ def equivalence_power(
     std: float, margin: float, n: int, effect: float = 0.0, alpha: float = 0.05
 ) -> float:
     """Power of `paired.p_equivalence` with n seeds for a true mean difference of `effect`."""
-    error = std / np.sqrt(n)
-    room = margin - stats.t.ppf(1 - alpha, n - 1) * std * _spreads(n) / np.sqrt(n)
-    inside = ndtr((room - effect) / error) - ndtr((-room - effect) / error)
-    return float(np.where(room > 0, inside, 0.0).mean())
+    return decision_power(effect, std, n, margin, np.inf, alpha)
 
 
 def decision_power(
