@@ -6,7 +6,6 @@ A caution changes no verdict. docs/report.md explains each of them.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -66,29 +65,27 @@ def cautions(
     """The cautions of a verdict of n seeds, from its arms by name. If it is about runs that are
     solved from a result on, it has no t-test, and two groups of runs do not matter."""
     leans: Cautions = {few: []} if n < FEWEST else {}
-    sharing = [shared(arm) for arm in arms.values()]
-    concerned = {
-        ONE_SPLIT: [text == ONE_SPLIT for text in sharing],
-        ONE_TEST: [text == ONE_TEST for text in sharing],
-        TUNED: [arm.is_tuned for arm in arms.values()],
-        CHANCE: [is_close_to_guessing(arm) for arm in arms.values()],
-        GUESSED: [solved is not None and arm.guess >= solved for arm in arms.values()],
-        GROUPS: [
-            solved is None and in_two_groups(arm.values, APART * _way(arm)) for arm in arms.values()
-        ],
-        LAST: [arm.last > most_last for arm in arms.values()],
-        EDGE: [arm.is_at_edge for arm in arms.values()],
-    }
-    for text, each in concerned.items():
-        if any(each):
-            is_of_all = all(each) and text not in (CHANCE, GUESSED, GROUPS)
-            leans[text] = [] if is_of_all else list(compress(arms, each))
+
+    def of(arm: Arm) -> dict[str, bool]:
+        way = abs(arm.perfect - (0.0 if np.isnan(arm.guess) else arm.guess))
+        return {
+            ONE_SPLIT: shared(arm) == ONE_SPLIT,
+            ONE_TEST: shared(arm) == ONE_TEST,
+            TUNED: arm.is_tuned,
+            CHANCE: is_close_to_guessing(arm),
+            GUESSED: solved is not None and arm.guess >= solved,
+            GROUPS: solved is None and in_two_groups(arm.values, APART * way),
+            LAST: arm.last > most_last,
+            EDGE: arm.is_at_edge,
+        }
+
+    by_arm = {name: of(arm) for name, arm in arms.items()}
+    for text in ORDER[2:]:
+        concerned = [name for name, each in by_arm.items() if each[text]]
+        if concerned:
+            is_of_all = len(concerned) == len(arms) and text not in (CHANCE, GUESSED, GROUPS)
+            leans[text] = [] if is_of_all else concerned
     return leans
-
-
-def _way(arm: Arm) -> float:
-    """The distance from guessing (0 if unknown) to the best possible outcome."""
-    return abs(arm.perfect - (0.0 if np.isnan(arm.guess) else arm.guess))
 
 
 def shared(arm: Arm) -> str:
@@ -176,7 +173,6 @@ def of_comparisons(
     ]
     arms = {**_arms(runs, CELL[:2], criteria.metric), **_arms(runs, CELL, criteria.metric)}
     leans: dict[str, Cautions] = {}
-    named: set[str] = set()  # the cautions that name an arm
     every = {}  # the arms of each comparison
     shown = len(naming(runs))
     for row in rows:
@@ -193,10 +189,10 @@ def of_comparisons(
                 is_tuned=row.get(f"{of}choices", 1) > 1,
                 is_at_edge=any(row.get(f"{of}{key}_edge", False) for key in KEYS),
             )
-        each = leans[name := next(iter(own))] = cautions(own, row["n"])
-        named |= {text for text, concerned in each.items() if concerned}
-        every[name] = list(own)
+        name = next(iter(own))
+        leans[name], every[name] = cautions(own, row["n"]), list(own)
     # A caution that names arms names all of them, because comparisons share arms.
+    named = {text for each in leans.values() for text, some in each.items() if some}
     return {
         name: {text: some or every[name] * (text in named) for text, some in each.items()}
         for name, each in leans.items()
