@@ -2,18 +2,7 @@
 
 Missing duplicate, even pairs, parity and cycle navigation are tasks of Delétang et al. (2023,
 "Neural Networks and the Chomsky Hierarchy") and Ruoss et al. (2023); missing palindrome is in the
-first version of the code of Delétang et al. Without position, a Transformer sees only how often
-each symbol occurs:
-
-                          the label follows from                these counts
-    missing_duplicate     the symbol half a string away         decide, by which one is odd
-    missing_palindrome    the symbol at the mirrored place      decide, by which one is odd
-    indirect_index        the symbol k places left of x         say nothing
-    even_pairs            the first and the last symbol         say almost nothing
-    parity                the number of b                       decide: order is worth nothing
-    cycle_navigation      the sum of the steps, modulo 5        decide: order is worth nothing
-
-Linear functions of the counts compute no parity and no sum modulo 5.
+first version of the code of Delétang et al. docs/sweeps.md says what position is worth in each.
 """
 
 from math import comb, factorial

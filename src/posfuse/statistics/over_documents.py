@@ -24,11 +24,10 @@ def hierarchical_bootstrap(
 ) -> Interval:
     """Percentile interval of the mean of (S, D) when both seeds and documents are resampled.
 
-    All seeds are tested on the same documents, so rows and columns are drawn independently (the
-    pigeonhole bootstrap, Owen 2007). Documents with the same number in `groups` (D,) are drawn
-    together (the cluster bootstrap, Davison & Hinkley 1997, section 3.8). A bootstrap of few seeds
-    spreads too little, so each seed's distance from the mean is first multiplied by the ratio of
-    Student's t to the normal quantile.
+    Rows and columns are drawn independently (the pigeonhole bootstrap, Owen 2007). Documents with
+    the same number in `groups` (D,) are drawn together (Davison & Hinkley 1997, section 3.8). A
+    bootstrap of few seeds spreads too little, so each seed's distance from the mean is first
+    multiplied by the ratio of Student's t to the normal quantile.
     """
     x = np.asarray(differences, dtype=np.float32)
     n_seeds, n_documents = x.shape
@@ -84,10 +83,9 @@ def p_mcnemar(
 ) -> float:
     """McNemar's exact test of one seed's two models on the same documents, (D,) booleans each.
 
-    It is the binomial test of the documents that exactly one of the two classifies correctly: under
-    H0 each is gained or lost with equal chance. Documents with the same number in `groups` (D,) are
-    not independent. With groups it is a sign-flip test of each group's gained minus lost documents.
-    This test is exact too, and equal to McNemar's if no group has two of these documents.
+    It is the binomial test of the documents that exactly one of the two classifies correctly. With
+    `groups` (D,) it is a sign-flip test of each group's gained minus lost documents. This test is
+    exact too, and equal to McNemar's if no group has two of these documents.
     """
     a, b = np.asarray(correct, dtype=int), np.asarray(baseline_correct, dtype=int)
     group = np.unique(np.arange(len(a)) if groups is None else groups, return_inverse=True)[1]

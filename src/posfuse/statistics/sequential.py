@@ -1,22 +1,16 @@
 """Group-sequential tests, which look at the seeds several times with the error rate of one look.
 
-Look k tests the first n_k seeds, and a decided hypothesis stops. Each look has a nominal level. A
-p-value below this level decides. The levels follow from an alpha-spending function (Lan & DeMets
-1983) and the joint distribution of the test statistics of all looks, so that the chance of any
-false decision is alpha for independent, normal differences. They are used for t-tests as well (the
-significance level approach, Jennison & Turnbull 2000, section 3.8); docs/statistics.md has the
-error rates by simulation.
-
-The differences of one family share alpha by Holm's rule at each look, and so do its equivalences:
-an undecided hypothesis is tested for a difference at alpha divided by the number of hypotheses
-without a difference so far, and for equivalence in the same way (Maurer & Bretz 2013). A hypothesis
-that is shown to be equivalent gives no alpha to the tests for a difference. Its own difference was
-not shown, and the remaining hypotheses are those with the largest means.
+Look k tests the first n_k seeds at a nominal level, and a decided hypothesis stops. The levels
+follow from an alpha-spending function (Lan & DeMets 1983) and the joint normal distribution of the
+test statistics of all looks. They are used for t-tests as well (Jennison & Turnbull 2000, section
+3.8). A family shares alpha by Holm's rule at each look, separately for differences and for
+equivalences (Maurer & Bretz 2013). docs/statistics.md gives the reasons and the error rates.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -135,14 +129,12 @@ def decide(
     return Decision(result, len(d), mean, low, high, min(p, 1), p_equivalence, 2 * level, small)
 
 
-def _tests(
-    margins: Margins,
-) -> tuple[Callable[..., float], Callable[..., float], Callable[..., st.Interval]]:
+def _tests(margins: Margins) -> tuple[Callable[..., Any], ...]:
     """The one-sided p of a mean above and below a threshold, and the interval at a level."""
     if margins.of_shares:
         return shares.p_above, shares.p_below, shares.difference_interval
-    same = {"resolution": margins.resolution}
-    return partial(st.p_above, **same), partial(st.p_below, **same), partial(st.t_interval, **same)
+    of_means = (st.p_above, st.p_below, st.t_interval)
+    return tuple(partial(test, resolution=margins.resolution) for test in of_means)
 
 
 def judge_family(
@@ -181,11 +173,12 @@ def chances(
     With `margins.of_shares` the differences are 100, 0 and -100, with this mean and spread.
     """
     rng, size = np.random.default_rng(seed), (simulated, looks.seeds[-1])
-    if not margins.of_shares:
-        return shares_of_results(rng.normal(effect, spread, size), margins, looks, hypotheses)
-    gained, lost = shares.of_pairs(effect, spread)
-    one = rng.random(size)
-    draws = np.select([one < gained, one > 1 - lost], [100.0, -100.0])
+    if margins.of_shares:
+        gained, lost = shares.of_pairs(effect, spread)
+        one = rng.random(size)
+        draws = np.select([one < gained, one > 1 - lost], [100.0, -100.0])
+    else:
+        draws = rng.normal(effect, spread, size)
     return shares_of_results(draws, margins, looks, hypotheses)
 
 

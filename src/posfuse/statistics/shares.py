@@ -1,14 +1,8 @@
 """Statistics of shares: of runs that solve a task, or of seeds in which an operator beats another.
 
 Intervals are 95 % intervals unless `level` is given. Shares are fractions; differences of solved
-runs are in points.
-
-A study pairs the runs of two arms by seed. If both solve the task, or neither does, the pair says
-nothing about the sign of the difference of shares. If the shares are equal, each of the other pairs
-is gained or lost with equal chance (McNemar's exact test). The size of the difference also depends
-on the number of gained and lost pairs. Its limit is a Clopper-Pearson limit of the share of gained
-pairs minus a limit of the share of lost pairs, each at half the level. So it has at least its
-nominal coverage (Bonferroni).
+runs are in points. A pair of runs with one seed is gained or lost if only one of the two solves the
+task. docs/statistics.md explains the tests.
 """
 
 import numpy as np
