@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from posfuse.data.csv_files import rows
@@ -83,7 +82,6 @@ def read_foreign(path: Path, columns: Columns) -> pd.DataFrame:
             )
         check_printable(texts, f"{path}: {name}")
         check_distinct(texts, f"{path}: {name}")
-    _check_numbers(path, seed, table[seed].unique())
     frame = pd.DataFrame(
         {
             "group": _labels(table[by]) if by else path.stem,
@@ -123,19 +121,6 @@ def _labels(columns: pd.DataFrame) -> list[str]:
     return [" ".join(row) for row in zip(*parts, strict=True)]
 
 
-def _check_numbers(path: Path, column: str, texts: Iterable[str]) -> None:
-    """Raises InputError for two texts of one whole number, as 1 and 1.0, because they would not
-    pair."""
-    seen: dict[str, str] = {}
-    for text in texts:
-        if number := re.fullmatch(r"\+?0*(\d+)(\.0*)?", text, re.ASCII):
-            other = seen.setdefault(number[1], text)
-            if other != text:
-                raise InputError(
-                    f"{path}: {column}: {other} and {text} are the same number; write them alike"
-                )
-
-
 def _read(path: Path) -> pd.DataFrame:
     """The fields as texts. The index is the line of the file where a row begins. Rows without any
     text are left out."""
@@ -159,13 +144,7 @@ def _values(path: Path, texts: "pd.Series[str]", columns: Columns) -> "pd.Series
     values = pd.to_numeric(texts, errors="coerce").astype(float)
     if (wrong := ~values.between(-LARGEST, LARGEST)).any():
         row = _line(wrong)
-        cure = "give a number, or remove the row"
-        if re.fullmatch(r"[^%]*\d\s*%", texts[row].strip()):
-            cure = "give a number without %"
-        elif re.fullmatch(r"[+-]?\d*,\d+", texts[row].strip()):
-            cure = "write it with a decimal point"
-        elif np.abs(values[row]) > LARGEST:
-            cure = f"give a number of at most {LARGEST:g}, or remove the row"
+        cure = f"give a number up to {LARGEST:g}, or remove the row"
         raise InputError(f"{path}: row {row}: {columns.value} is {texts[row]!r}; {cure}")
     if columns.unit == "raw":
         return values

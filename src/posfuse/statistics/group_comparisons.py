@@ -59,42 +59,33 @@ def compare_foreign(
     left out.
 
     Names are compared with `criteria.baseline`, or all with each other. `resolution` is that of
-    paired.py; independent runs have none. Columns: group, name, than, n (pairs, or runs of each
-    side as text), mean (name minus than), low, high, p_t, p_equivalence, both adjusted by Holm over
-    all rows as p_holm and p_equivalence_holm, and verdict: ahead, behind, equivalent or undecided.
-    `units` is the name of the unit in column `seed`. Raises InputError for more than
-    MOST_COMPARISONS.
+    paired.py; independent runs have none. `units` is the name of the unit in column `seed`.
+    Columns: group, name, than, n (pairs, or runs of each side as text), mean (name minus than),
+    low, high, p_t, p_equivalence, p_holm, p_equivalence_holm (over all rows) and verdict. Raises
+    InputError for more than MOST_COMPARISONS.
     """
     rows, arms = _arms(table, criteria.metric.sign)
-    labels = arms["group"].to_numpy(), arms["name"].to_numpy()
+    notes = []
     if all_pairs:
         one, other = _all_pairs(arms["g"].to_numpy())
     else:
         base = arms[arms["name"] == criteria.baseline].reset_index().set_index("g")["index"]
-        others = arms[(arms["name"] != criteria.baseline) & arms["g"].isin(base.index)]
+        has_base = arms["g"].isin(base.index)
+        others = arms[(arms["name"] != criteria.baseline) & has_base]
         one, other = others.index.to_numpy(), base[others["g"]].to_numpy()
-    notes = []
-    if not all_pairs:
-        lacking = dict.fromkeys(arms.loc[~arms["g"].isin(base.index), "group"])
         why = f"not compared, because it has no row of {criteria.baseline}"
-        notes += [f"{group}: {why}" for group in lacking]
-    frame = pd.DataFrame(
-        {"group": labels[0][one], "name": labels[1][one], "than": labels[1][other]}
-    )
-    estimates = (
-        _paired_estimates(rows, one, other, resolution)
-        if paired
-        else _welch_estimates(arms, one, other)
-    )
+        notes += [f"{group}: {why}" for group in arms.loc[~has_base, "group"].unique()]
+    groups, names = arms["group"].to_numpy(), arms["name"].to_numpy()
+    frame = pd.DataFrame({"group": groups[one], "name": names[one], "than": names[other]})
+    if paired:
+        estimates = _paired_estimates(rows, one, other, resolution)
+    else:
+        estimates = _welch_estimates(arms, one, other)
     frame = pd.concat([frame, estimates], axis=1)
-    for alone in frame[frame["n"] == ""].itertuples():
-        why = f"not compared, because they have no {units} in common"
-        notes.append(f"{alone.group}: {alone.name} and {alone.than}: {why}")
-    frame = frame[frame["n"] != ""].reset_index(drop=True)
-    frame = _tests(frame, criteria.margin)
-    for equal in frame[frame["p_t"].isna()].itertuples():
-        why = f"no test, because {FEW.format(units)}"
-        notes.append(f"{equal.group}: {equal.name} and {equal.than}: {why}")
+    is_alone = frame["n"] == ""
+    notes += _notes(frame[is_alone], f"not compared, because they have no {units} in common")
+    frame = _tests(frame[~is_alone].reset_index(drop=True), criteria.margin)
+    notes += _notes(frame[frame["p_t"].isna()], f"no test, because {FEW.format(units)}")
     frame["p_holm"] = st.holm(frame["p_t"])
     frame["p_equivalence_holm"] = st.holm(frame["p_equivalence"])
     differ, same = (frame[p] <= criteria.alpha for p in ("p_holm", "p_equivalence_holm"))
@@ -102,6 +93,10 @@ def compare_foreign(
     if criteria.metric.lower_is_better:  # until here the arms' values had the other sign
         frame[["mean", "low", "high"]] = -frame[["mean", "high", "low"]].to_numpy()
     return frame, notes
+
+
+def _notes(comparisons: pd.DataFrame, why: str) -> list[str]:
+    return [f"{row.group}: {row.name} and {row.than}: {why}" for row in comparisons.itertuples()]
 
 
 def _arms(table: pd.DataFrame, sign: int) -> tuple[pd.DataFrame, pd.DataFrame]:
