@@ -66,11 +66,8 @@ def own_tokens(texts: Iterable[str], cfg: DataConfig) -> Tokens:
             "data.vocabulary.unit=characters"
         )
     tokens = tokens_of(own, vocabulary)
-
-    def encode(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        return tokens.encode([text + own.ending for text in texts])
-
-    return replace(tokens, encode=encode)
+    encode = tokens.encode
+    return replace(tokens, encode=lambda texts: encode([text + own.ending for text in texts]))
 
 
 def tokens_of(own: VocabularyConfig, vocabulary: Tokenizer) -> Tokens:

@@ -88,11 +88,8 @@ def bag_of_words(cfg: Config, settings: dict[str, Any], folder: Path) -> BagOfWo
     parts = [FORMAT, data, validation_seed(cfg), *changed]
     path = Path(cfg.cache_dir) / f"{cfg.data.name}-{digest_of(parts)[:16]}.bag_of_words.json"
     try:
-        cached = read_json(path)
-        ends = cached.get("with_ends")
-        with_ends = None if ends is None else float(ends)
-        return BagOfWords(float(cached["accuracy"]), int(cached["documents"]), with_ends)
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):  # none, or damaged
+        return BagOfWords(**read_json(path))
+    except (OSError, ValueError, TypeError):  # none, or damaged
         bag = _fit(with_folders(cfg, folder, settings))
         write_json(path, asdict(bag))
         return bag

@@ -43,9 +43,8 @@ def row_of(path: Path) -> dict[str, Any]:
         elif key in OF_SETTINGS and row[key] is not None:
             expected.setdefault(key, OF_SETTINGS[key])
     for key, (kind, is_valid) in expected.items():
-        value = record.get(key) if key == "settings" else row.get(key)
-        if not is_valid(value):
-            wrong = f"{key} is {reprlib.repr(value)}, not {kind}"
+        if not is_valid(row.get(key)):
+            wrong = f"{key} is {reprlib.repr(row.get(key))}, not {kind}"
             raise InputError(
                 f"{path}: {wrong}; the run is left out, remove this file to run it again"
             )
@@ -92,12 +91,10 @@ SCORES = {  # of a test split
 EXPECTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
     **dict.fromkeys(["sweep_id", "data", "encoding", "fusion"], NAMED),
     "variant": ("the name of a run's folder", _matches(re.compile(f"[{VARIANT_LETTERS}]*"))),
-    "fingerprint": ("a text", lambda v: isinstance(v, str)),
-    "seed": ("a whole number", lambda v: type(v) is int),
+    "seed": A_SEED,
     "mean_tokens.train": ABOVE_0,
     **dict.fromkeys(OPTIONAL, MEASURED),
     "documents.test": ("a whole number above 0", lambda v: v is None or (type(v) is int and v > 0)),
     "label_names": ("a list of texts", lambda v: isinstance(v, list)
                     and all(isinstance(name, str) for name in v)),
-    "settings": ("a table of keys", lambda v: isinstance(v, dict)),
 }  # fmt: skip
