@@ -7,8 +7,6 @@ two views, whose URLs are in dashboard/views.json.
 import hashlib
 import json
 from argparse import Namespace
-from dataclasses import dataclass
-from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,7 @@ from wandb_workspaces import expr
 
 from posfuse.errors import InputError, input_errors
 from posfuse.evidence.collect import collect, declared_family, of_classifiers
-from posfuse.evidence.metric import ACCURACY, Metric, metric_of
+from posfuse.evidence.metric import ACCURACY, metric_of
 from posfuse.report import formats
 from posfuse.report.figures.style import look, rc_style
 from posfuse.report.sections.differences import forest, short_table
@@ -34,39 +32,17 @@ from posfuse.tracking.places import prepare
 from posfuse.tracking.projection import SETTINGS, STEP, Cell, run_id, variant
 
 
-@dataclass(frozen=True)
 class Shown:
-    """The content of both views: the runs of a sweep, with their records."""
+    """The content of both views: the runs of a sweep (rows of `collect`), with their records."""
 
-    runs: pd.DataFrame  # rows of `collect`
-    primary: tuple[str, ...] = ()  # of Criteria
-
-    @property
-    def sweep_id(self) -> str:
-        return str(self.runs["sweep_id"].iloc[0])
-
-    @cached_property
-    def metric(self) -> Metric:
-        return metric_of(self.runs)
-
-    @cached_property
-    def records(self) -> list[records.Record]:
-        """The records of the runs. `collect` shortens the variant, but W&B has the record's
-        variant."""
-        return [records.read_result(Path(f, records.RESULT)) for f in self.runs["folder"]]
-
-    @property
-    def cells(self) -> list[Cell]:
-        return list(dict.fromkeys(map(Cell.of, self.records)))
-
-    @property
-    def criteria(self) -> Criteria:
-        return criteria_for(Criteria(primary=self.primary), self.metric)
-
-    @cached_property
-    def compared(self) -> tuple[pd.DataFrame, list[str]]:
-        """The rows of `compare`, and its notes."""
-        return compare(self.runs, self.criteria)
+    def __init__(self, runs: pd.DataFrame, primary: tuple[str, ...] = ()) -> None:
+        self.runs, self.sweep_id = runs, str(runs["sweep_id"].iloc[0])
+        self.metric = metric_of(runs)
+        # `collect` shortens the variant, but W&B has the record's variant.
+        self.records = [records.read_result(Path(f, records.RESULT)) for f in runs["folder"]]
+        self.cells = list(dict.fromkeys(map(Cell.of, self.records)))
+        self.criteria = criteria_for(Criteria(primary=primary), self.metric)
+        self.comparisons, self.notes = compare(runs, self.criteria)
 
     @property
     def has_gates(self) -> bool:
@@ -159,17 +135,16 @@ def report(shown: Shown, entity: str, project: str) -> wr.Report:
 def paired_table(shown: Shown) -> str:
     """The differences to the baseline as in posfuse report, and notes on runs that are not
     compared."""
-    comparisons, notes = shown.compared
     table = "Nothing to compare."
-    if not comparisons.empty:
-        table = formats.markdown(short_table(comparisons, shown.criteria))
-    return "\n\n".join([table, *notes])
+    if not shown.comparisons.empty:
+        table = formats.markdown(short_table(shown.comparisons, shown.criteria))
+    return "\n\n".join([table, *shown.notes])
 
 
 def log_comparison(shown: Shown, sweep: Path, entity: str, project: str) -> None:
     """Log the paired differences as a run of the sweep: their table, and a figure of their 95 %
     intervals. A second call adds a newer version of both to the same run."""
-    comparisons, _ = shown.compared
+    comparisons = shown.comparisons
     if comparisons.empty:
         return
     table = short_table(comparisons, shown.criteria)
@@ -213,8 +188,9 @@ def save(path: Path, space: ws.Workspace, text: wr.Report) -> list[str]:
     return [urls["workspace"], urls["report"]]
 
 
-def saved_views(sweep: Path) -> tuple[list[str], list[str]]:
-    """Save the sweep's two views. Returns their URLs, and a line for each record left out."""
+def main(arguments: Namespace) -> list[str]:
+    """Save the sweep's two views and print their URLs. Returns a line for each record left out."""
+    sweep = arguments.folder
     runs, problems = collect(sweep)
     sweep_ids = sorted(set(runs["sweep_id"]))
     if len(sweep_ids) > 1:
@@ -232,11 +208,5 @@ def saved_views(sweep: Path) -> tuple[list[str], list[str]]:
         shown = Shown(runs, declared_family(sweep, sweep_ids[0]))
         log_comparison(shown, sweep, entity, project)
         space, text = workspace(shown, entity, project), report(shown, entity, project)
-        return save(sweep / "dashboard" / "views.json", space, text), problems
-
-
-def main(arguments: Namespace) -> list[str]:
-    """Save the two views and print their URLs. Returns a line for each record left out."""
-    urls, problems = saved_views(arguments.folder)
-    print("\n".join(urls))
+        print("\n".join(save(sweep / "dashboard" / "views.json", space, text)))
     return problems

@@ -38,14 +38,6 @@ def curves(title: str, key: str, by: Any = BY_FUSION) -> wr.LinePlot:
     return wr.LinePlot(title=title, x=STEP, y=[key], groupby=by, **spread, **MANY)
 
 
-def cell_panels(cell: Cell, metric: str, title: str) -> list[Any]:
-    """The scores of the operators of one cell, and their learning curves."""
-    return [
-        bars(f"{cell.setting}: test {title}", cell.key("test", metric)),
-        curves(f"{cell.setting}: validation {title}", cell.key("val", metric)),
-    ]
-
-
 def learning(metric: str, title: str) -> dict[str, str]:
     """The titles of the learning curves by their names in W&B."""
     losses = {"val/loss": "validation loss", "train/loss": "training loss"}
@@ -54,17 +46,12 @@ def learning(metric: str, title: str) -> dict[str, str]:
 
 def of_table(chart: str, key: str, title: str, **columns: str) -> wr.CustomChart:
     """A chart that runs log with wandb.plot; `chart` is W&B's name of its kind."""
-    query = {"summaryTable": {"tableKey": f"{key}_table"}}
-    strings = {"title": title}
     return wr.CustomChart(
-        query=query, chart_name=chart, chart_fields=columns, chart_strings=strings
+        query={"summaryTable": {"tableKey": f"{key}_table"}},
+        chart_name=chart,
+        chart_fields=columns,
+        chart_strings={"title": title},
     )
-
-
-def comparison() -> list[Any]:
-    """The panels of the run of posfuse dashboard."""
-    intervals = wr.MediaBrowser(title=INTERVALS, media_keys=[INTERVALS], num_columns=1)
-    return [intervals, wr.WeavePanelSummaryTable(table_name=DIFFERENCES)]
 
 
 def settings(score: str, title: str) -> list[Any]:
@@ -91,7 +78,10 @@ def sections(
     (a cell and an operator)."""
     of_corpus: dict[str, list[Any]] = {}
     for cell in cells:
-        of_corpus.setdefault(cell.data, []).extend(cell_panels(cell, metric, title))
+        of_corpus.setdefault(cell.data, []).extend([
+            bars(f"{cell.setting}: test {title}", cell.key("test", metric)),
+            curves(f"{cell.setting}: validation {title}", cell.key("val", metric)),
+        ])  # fmt: skip
     shared: list[Any] = [bars(f"test {title}", f"test/{metric}", "Group")]
     shared += [curves(of, key, "Group") for key, of in learning(metric, title).items()]
     inside: list[Any] = [curves(of, f"diagnostics/{n}", "Group") for n, of in INSIDE.items()]
@@ -99,7 +89,10 @@ def sections(
         gate = curves("mean gate", "diagnostics/gate_mean", "Group")
         inside += [gate, of_table("wandb/line/v0", "gates", GATES, x="position", y="gate")]
     named = {
-        "Paired differences": comparison(),
+        "Paired differences": [
+            wr.MediaBrowser(title=INTERVALS, media_keys=[INTERVALS], num_columns=1),
+            wr.WeavePanelSummaryTable(table_name=DIFFERENCES),
+        ],
         **of_corpus,
         "Length, cost and settings": settings(f"test/{metric}", f"test {title}"),
         "All cells": shared,
