@@ -307,8 +307,8 @@ BYTES = {"task": "language_model", "data": "bbc_bytes"}
     [
         (of_two("bits_per_byte", data="bbc_lead_story"),
          "add: metric: bbc_lead_story with task=classification has no bits_per_byte; use accuracy"),
-        (of_two("exact_match", **BYTES), "no exact_match; use accuracy or bits_per_byte"),
-        (of_two("bits_per_byte", **COPY), "use accuracy or exact_match or greedy_accuracy"),
+        (of_two("exact_match", **BYTES), "no exact_match; use bits_per_byte or accuracy"),
+        (of_two("bits_per_byte", **COPY), "use exact_match or accuracy or greedy_accuracy"),
         (of_two("greedy_accuracy", **COPY), None),
         (of_two(outcome="beyond", data="parity"), None),
         (of_two(outcome="beyond", data="parity", **{"data.test_lengths": [20, 40]}),
