@@ -28,6 +28,7 @@ from posfuse.statistics import paired as st
 SPLIT_SEED = "settings.data.split_seed"
 BINS = 4  # quantiles of document length
 Confusions = dict[tuple[str, ...], NDArray[np.float64]]  # by the values of CELL
+Read = Callable[[dict[Any, Any]], pd.DataFrame]  # a row of `collect` -> its documents
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def _documents(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def read_all(
-    runs: pd.DataFrame, read: Callable[[dict[Any, Any]], pd.DataFrame] = read_predictions
+    runs: pd.DataFrame, read: Read = read_predictions
 ) -> tuple[dict[str, pd.DataFrame], list[str]]:
     """What `read` returns for each run by folder, and a line for each run that is left out.
 
@@ -212,7 +213,7 @@ def document_evidence(
 ) -> tuple[DocumentEvidence, list[str]]:
     """These statistics for every comparison, and a line for each run that is left out. `metric` is
     that of language models; None: the runs are classifiers, compared by accuracy."""
-    read = partial(read_windows, metric=metric) if metric else read_predictions
+    read: Read = partial(read_windows, metric=metric) if metric else read_predictions
     files, notes = read_all(runs, read)
     rows, bins, confusions = [], [], {}
     for comparison in comparisons.to_dict("records"):

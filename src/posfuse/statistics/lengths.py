@@ -44,7 +44,7 @@ def by_test_length(
     test split, which has whole windows.
     """
     places = ((name, BY_LENGTH.fullmatch(str(name))) for name in runs)
-    length_of = {
+    length_of: dict[Any, Any] = {
         name: int(place[2])
         for name, place in places
         if place and (place[1], place[3]) == (windows, metric.name)

@@ -236,7 +236,7 @@ def _at_own_best(
                 row[f"{prefix}choices"] = len(tried[str(one["fusion"])])
             row |= {"length": mine["length"], **compared}
             if "scale" in keys:
-                at_sqrt_d = {}
+                at_sqrt_d: dict[str, Any] = {}
                 if fusion in papers and base in papers:
                     both = place(papers[fusion]), place(papers[base])
                     at_sqrt_d = compare_arms(*both, scores, criteria, resolution) or {}

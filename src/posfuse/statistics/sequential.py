@@ -133,7 +133,7 @@ def _tests(margins: Margins) -> tuple[Callable[..., Any], ...]:
     """The one-sided p of a mean above and below a threshold, and the interval at a level."""
     if margins.of_shares:
         return shares.p_above, shares.p_below, shares.difference_interval
-    of_means = (st.p_above, st.p_below, st.t_interval)
+    of_means: list[Callable[..., Any]] = [st.p_above, st.p_below, st.t_interval]
     return tuple(partial(test, resolution=margins.resolution) for test in of_means)
 
 
