@@ -120,6 +120,9 @@ def test_a_task_has_a_row_for_the_bag_with_the_first_and_last_symbol():
     plain = by_name(paper_tables(frame, BAGS))
     assert f"{named}: the pair" in tables["table1"].caption
     assert named not in plain["table1"].caption
+    for name in ("table1", "table2", "table3"):
+        assert "bag_with_ends" in tables[name].numbers
+        assert "bag_with_ends" not in plain[name].numbers
 
 
 NASTY = Table(

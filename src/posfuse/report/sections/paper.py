@@ -105,8 +105,8 @@ def paper_tables(cells: pd.DataFrame, bags: Bags, metric: Metric = ACCURACY) -> 
 
 def _add_published(table: int, cells: pd.DataFrame, bags: Bags, metric: Metric) -> pd.DataFrame:
     """The cells with the columns published_mean, published_std, published_n, disagrees,
-    bag_of_words and bag_with_ends; NaN if the paper or the bag of words has no number for a
-    cell."""
+    bag_of_words and, for tasks, bag_with_ends; NaN if the paper or the bag of words has no number
+    for a cell."""
     rows = []
     for cell in cells.to_dict("records"):
         theirs = None  # a variant has other settings than the paper
@@ -117,7 +117,8 @@ def _add_published(table: int, cells: pd.DataFrame, bags: Bags, metric: Metric) 
         row = cell | {f"published_{name}": value for name, value in vars(theirs).items()}
         row["disagrees"] = theirs.disagrees(cell["mean"], cell["std"], cell["n"])
         rows.append(row | {"bag_of_words": bag.accuracy, "bag_with_ends": bag.with_ends})
-    return pd.DataFrame(rows).astype({"bag_with_ends": float})
+    frame = pd.DataFrame(rows).astype({"bag_with_ends": float})
+    return frame if frame["bag_with_ends"].notna().any() else frame.drop(columns="bag_with_ends")
 
 
 def _by_fusion(
@@ -179,7 +180,7 @@ def _latency(cells: pd.DataFrame, encoding: str, metric: Metric) -> Table:
 
 def _bags(cell: Row | pd.Series) -> list[tuple[str, str]]:
     """The bags of words of a cell's corpus and their accuracies."""
-    accuracies = [(bag, cell[column]) for column, bag in BAGS.items()]
+    accuracies = [(bag, cell.get(column, np.nan)) for column, bag in BAGS.items()]
     return [(bag, f"{accuracy:.2f}") for bag, accuracy in accuracies if not np.isnan(accuracy)]
 
 
