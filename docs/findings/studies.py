@@ -72,7 +72,7 @@ def report(folder: Path, drawn: Mapping[str, str]) -> str:
     plan, runs, _ = judged(folder)
     commits = sorted(set(runs["commit"].dropna().astype(str)))
     return page.page_of(
-        [*sections_of(folder), results_page.plan_section(plan, folder)],
+        [*sections_of(folder), results_page.plan_section(folder)],
         "demo" if folder == DEMO else folder.name,
         f"posfuse study run {'demo' if folder == DEMO else folder.name}",
         [("commit of the runs", ", ".join(commits))],

@@ -58,7 +58,7 @@ def write(
     plan and the answer. `command` runs the study."""
     study, out = plan.study, folder / "report"
     sections = [*sections_of(plan, state, runs), _runs(runs, study.measured, out)]
-    sections.append(plan_section(plan, folder))
+    sections.append(plan_section(folder))
     tested = runs[runs["stage"] == "testing"]
     records = pd.DataFrame(map(flatten, tested[RECORD].dropna()))
     page.write(sections, name, command, records, out, plan_line(plan, tested))
@@ -82,12 +82,10 @@ def plan_line(plan: Plan, tested: pd.DataFrame) -> str:
     return line.format(plan.digest, provenance(plan, tested))
 
 
-def plan_section(plan: Plan, folder: Path) -> Section:
-    """The section with the hypotheses and the plan's file."""
-    item, text = Markup("<li><b>{}</b> ({}): {}</li>\n"), (folder / PLAN).read_text("utf-8")
-    items = Markup().join(item.format(h.name, h.family, h.text) for h in plan.study.hypotheses)
+def plan_section(folder: Path) -> Section:
+    """The section with the plan's file."""
     file = Markup("<details><summary>plan.yaml</summary><pre><code>{}</code></pre></details>")
-    return Section(THE_PLAN, html=Markup("<ul>\n{}</ul>\n{}").format(items, file.format(text)))
+    return Section(THE_PLAN, html=file.format((folder / PLAN).read_text("utf-8")))
 
 
 def sections_of(plan: Plan, state: Progress, runs: pd.DataFrame) -> list[Section]:

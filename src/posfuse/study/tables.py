@@ -72,7 +72,8 @@ def _all_seeds(v: Verdict, metric: Metric, sign: int) -> str:
 def answer(v: Verdict, metric: Metric, caution: str) -> Answer:
     """The row of a hypothesis in the table at the top of a page."""
     h, d, every = v.hypothesis, v.decision, v.all_seeds
-    details = f"{numbers(v, metric)} {caution}".rstrip()
+    words = (numbers(v, metric), caution, f"Named {h.name} below.")
+    details = " ".join(filter(None, words))
     if d is None:
         return Answer(v.verdict, h.text, details=details)
     shown, digits = every or d, metric.digits - 1
