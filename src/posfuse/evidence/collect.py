@@ -78,10 +78,11 @@ def _once(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     moved_last = runs.assign(is_moved=~runs["folder"].isin(_in_place(runs)))
     moved_last = moved_last.sort_values("is_moved", kind="stable")
     used = moved_last.groupby(["sweep_id", "fingerprint"])["folder"].transform("first")
-    is_copy = runs["folder"] != used[runs.index]
+    used = used[runs.index]
+    is_copy = runs["folder"] != used
     lines = [
-        f"{folder}: a second record of the run in {used[i]}; it is left out, remove one of the two"
-        for i, folder in runs["folder"][is_copy].items()
+        f"{folder}: a second record of the run in {first}; it is left out, remove one of the two"
+        for folder, first in zip(runs["folder"][is_copy], used[is_copy], strict=True)
     ]
     return runs[~is_copy], lines
 

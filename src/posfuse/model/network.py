@@ -18,6 +18,7 @@ from posfuse.model.dropout import Dropout
 from posfuse.model.encoder import Encoder, mean_pool
 from posfuse.model.encoding import NoTable, Table
 from posfuse.model.fusion import Fusion
+from posfuse.model.initial_values import check_choice
 from posfuse.model.positions import Parts, Positions, PositionSampler, rows_at
 
 
@@ -95,6 +96,7 @@ class FusionTransformer(nn.Module):
         dropout: float = 0.1,  # before the head
     ) -> None:
         super().__init__()
+        check_choice("fused_norm", backbone.fused_norm, "layer", "none")
         fusion, d_model = backbone.fusion, backbone.fusion.d_model
         new = nn.Embedding(vocabulary_size, d_model, padding_idx=0)
         self.embedding = backbone.embedding or new

@@ -73,9 +73,11 @@ def folders_of(jobs: list[list[str]], cfg: Any) -> list[str]:
     folders = []
     for overrides in jobs:
         values = _values(overrides)
-        names = (values.get(f"{axis}.name") or values.get(axis, usual[axis]) for axis in AXES)
+        data, encoding, fusion = (
+            values.get(f"{axis}.name") or values.get(axis, usual[axis]) for axis in AXES
+        )
         seed = int(values.get("seed", usual_seed))
-        folders.append(run_folder(*names, seed, overrides))
+        folders.append(run_folder(data, encoding, fusion, seed, overrides))
     return folders
 
 

@@ -43,7 +43,9 @@ class Paired:
     @property
     def difference(self) -> NDArray[np.float64]:
         """The value fused minus baseline, (S, D); its mean is the difference of the metric."""
-        return _of_all(self.fused, "value") - _of_all(self.base, "value")
+        fused, base = _of_all(self.fused, "value"), _of_all(self.base, "value")
+        difference: NDArray[np.float64] = fused - base
+        return difference
 
 
 def _of_all(frames: list[pd.DataFrame], column: str) -> NDArray[Any]:

@@ -61,7 +61,8 @@ def spread_interval(values: ArrayLike, level: float = 0.95) -> Interval:
 
 def effect_size(differences: ArrayLike) -> float:
     """d_z = mean / standard deviation of the paired differences (Cohen 1988)."""
-    return float(np.mean(differences) / _standard_deviation(differences))
+    d = np.asarray(differences, dtype=float)
+    return float(d.mean() / _standard_deviation(d))
 
 
 def spread_limit(
@@ -82,7 +83,8 @@ def t_interval(differences: ArrayLike, level: float = 0.95, resolution: float = 
     _, error, df = _t_statistic(differences, 0.0, resolution)
     if np.isnan(error):
         return NONE
-    low, high = stats.t.interval(level, df, np.mean(differences), error)
+    mean = np.asarray(differences, dtype=float).mean()
+    low, high = stats.t.interval(level, df, mean, error)
     return float(low), float(high)
 
 

@@ -73,7 +73,8 @@ def whole_seconds(short: Record, long: Record, sizes: tuple[int, int]) -> float:
             sum(weight * min(n * size, documents[split]) for split, size, weight in reads)
             for n in (*sizes, math.inf)
         )
-        return after + max(after - before, 0.0) * (every - more) / max(more - fewer, 1)
+        rest: float = max(after - before, 0.0) * (every - more) / max(more - fewer, 1)
+        return after + rest
 
     size, of_evaluation = settings["data.batch_size"], settings["data.eval_batch_size"]
     evaluated = "validation", of_evaluation, int(settings["trainer.evaluations"])

@@ -108,7 +108,8 @@ def view_of(rows: Sequence[Row], with_seeds: bool = False) -> View:
 
     Very wide intervals are cut. With two seeds an interval is 13 times as wide as their distance.
     """
-    seeds = [delta for row in rows for delta in row.get("deltas", row.get("gains", [row["mean"]]))]
+    of_rows: list[Any] = [row.get("deltas", row.get("gains", [row["mean"]])) for row in rows]
+    seeds = [delta for own in of_rows for delta in own]
     points = [0.0, *(row["mean"] for row in rows), *(seeds if with_seeds else [])]
     low, high = min(points), max(points)
     ends = np.array([[row["low"], row["high"]] for row in rows], dtype=float)
