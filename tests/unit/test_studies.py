@@ -289,7 +289,7 @@ def long_study(tmp_path, monkeypatch):
     def write(name, seeds=8, looks=(8,), **hypotheses):
         arms = {"add": {"fusion": "add"}, "gate": {"fusion": "gate_scalar_linear_start"}}
         arms |= {f"{arm}_none": {**own, "encoding": "none"} for arm, own in arms.items()}
-        arms["add_one"] = {"fusion": "add", "model.token_scale": 1}
+        arms |= {f"{arm}_one": {**arms[arm], "model.token_scale": 1} for arm in ("add", "gate")}
         arms["concat"] = {"fusion": "concat"}
         study = Study(
             question="Q?", arms=arms, testing=Evaluation("0-7", list(looks)),
@@ -298,7 +298,7 @@ def long_study(tmp_path, monkeypatch):
                         for n, own in hypotheses.items()],
         )  # fmt: skip
         freeze(study, {arm: Choice({}) for arm in arms}, {}, tmp_path / name)
-        gains = {"gate": 4, "gate_none": 3, "add_one": 2, "concat": 5}
+        gains = {"gate": 4, "gate_none": 3, "add_one": 2, "gate_one": 6, "concat": 5}
         row = {"stage": "testing", "diverged": False, "best_evaluation": 1, "evaluations": 2,
                "max_len": 1024, "classes": 13, "test_documents": 1000}  # fmt: skip
         pd.DataFrame([
@@ -314,6 +314,7 @@ PAPER = {
     "concat_gains": {"arm": "concat", "than": "add"},
     "position_in_gate": {"arm": "gate", "than": "add", "minus": ["gate_none", "add_none"]},
     "scale_is_enough": {"arm": "add_one", "than": "gate"},
+    "gate_gains_at_scale_1": {"arm": "gate_one", "than": "add_one"},
 }
 
 
@@ -323,9 +324,9 @@ def test_a_study_appears_once_its_rows_are_there(long_study):
     rows = [
         line.split("|") for line in questions.questions().splitlines() if "long_published" in line
     ]
-    assert [row[2].strip() for row in rows] == ["Yes", "Yes", "Yes", "No, still behind"]
+    assert [row[2].strip() for row in rows] == ["Yes", "Yes", "Yes", "No, still behind", "Yes"]
     assert all(row[5] == " [long_published](findings/long_published/README.md) " for row in rows)
-    assert [float(row[3].split()[0]) for row in rows] == pytest.approx([4, 5, 1, -2], abs=0.3)
+    assert [float(row[3].split()[0]) for row in rows] == pytest.approx([4, 5, 1, -2, 4], abs=0.3)
     claim = questions.claims().splitlines()[2]
     assert ", 8 of 8 seeds | holds |" in claim
     assert "Is concatenating ahead on papers? | Yes | +" in questions.first_screen()
