@@ -307,6 +307,17 @@ def test_interactions_are_the_slopes_of_the_seeds_that_all_corpora_have(tmp_path
     assert row["corpora"] == "tiny (10 tokens, +2.33), wordy (40 tokens, +8.33)"
 
 
+def test_a_length_is_that_of_the_same_sweep_and_setting(tmp_path):
+    for length, variant in ((10.0, ""), (40.0, "data.max_len=64")):
+        write_cells(tmp_path / "one", {"add": {0: 0.5, 1: 0.5}}, tokens=length, variant=variant)
+    write_cells(tmp_path / "two", {"add": {0: 0.5}}, tokens=90.0)
+    runs, _ = collect(tmp_path)
+    lengths = runs.groupby(["sweep_id", "variant"])["length"].unique().map(list).to_dict()
+    assert lengths == {
+        ("one", ""): [10], ("one", "data.max_len=64"): [40], ("two", ""): [90]
+    }  # fmt: skip
+
+
 def test_one_task_at_several_lengths_has_a_row_of_its_own(tmp_path):
     story = {"data.corpus._target_": "posfuse.data.bbc.lead_story"}
     gains = {"short": [2, 4, 3], "long": [6, 6, 6], "longer": [7, 11, 9], "article": [1, 2, 1]}

@@ -33,9 +33,10 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
     record of one run (of one fingerprint), and all runs of a cell with two configurations.
 
     Columns: the record's keys, nested ones joined with dots ("test.accuracy"), `folder`, and
-    `length`, the mean number of tokens of the corpus's training documents. Runs with
-    data.test_lengths have "lengths.80.accuracy" and so on, NaN in others. Rows are sorted by
-    length, data, encoding, fusion, variant, seed. Raises InputError if there is no run.
+    `length`, the mean number of tokens of the training documents, cut at data.max_len, over the
+    runs of one sweep, corpus and variant. Runs with data.test_lengths have "lengths.80.accuracy"
+    and so on, NaN in others. Rows are sorted by the corpus's mean length, data, encoding, fusion,
+    variant, seed. Raises InputError if there is no run.
     """
     root = Path(folder)
     if not root.is_dir():
@@ -54,8 +55,14 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
         why = f" ({problems[0]})" if problems else ""
         raise InputError(f"{root}: no finished runs{why}; run posfuse train -m first")
     runs = pd.DataFrame(rows)
-    runs["length"] = runs.groupby("data")["mean_tokens.train"].transform("mean")
-    runs = runs.sort_values(["length", *CELL, "seed", "folder"]).reset_index(drop=True)
+    tokens = runs["mean_tokens.train"]
+    same = [runs[name] for name in ("sweep_id", "data", "variant")]
+    runs = runs.assign(
+        length=tokens.groupby(same).transform("mean"),
+        of_corpus=tokens.groupby(runs["data"]).transform("mean"),
+    )
+    runs = runs.sort_values(["of_corpus", *CELL, "seed", "folder"]).reset_index(drop=True)
+    runs = runs.drop(columns="of_corpus")
     runs, copies = _once(runs)
     problems += copies
     mixed = _problems_of_cells(runs)
