@@ -88,6 +88,8 @@ def read_windows(run: dict[Any, Any], metric: Metric) -> pd.DataFrame:
     with _whole(path):
         kinds = dict.fromkeys(OF_WINDOWS, "a whole number") | {COUNTED[metric.name]: "a number"}
         frame = read_parquet(path, kinds)
+        if metric == EXACT_MATCH:
+            frame = frame[frame["targets"] > 0]  # a string can end before its answer
         counted = frame[COUNTED[metric.name]]
         if metric == EXACT_MATCH:
             value = 100.0 * (counted == frame["targets"])
