@@ -25,6 +25,7 @@ from posfuse.report.figures.style import look, rc_style
 from posfuse.report.sections.differences import forest, short_table
 from posfuse.runs import configs, records
 from posfuse.runs.records import Diagnostic
+from posfuse.statistics.cells import is_held
 from posfuse.statistics.comparisons import Criteria, compare, criteria_for
 from posfuse.tracking import panels, server
 from posfuse.tracking.panels import DIFFERENCES, INTERVALS
@@ -42,7 +43,7 @@ class Shown:
         self.records = [records.read_result(Path(f, records.RESULT)) for f in runs["folder"]]
         self.cells = list(dict.fromkeys(map(Cell.of, self.records)))
         self.criteria = criteria_for(Criteria(primary=primary), self.metric)
-        self.comparisons, self.notes = compare(runs, self.criteria)
+        self.comparisons, self.notes = compare(runs[~is_held(runs)], self.criteria)
 
     @property
     def has_gates(self) -> bool:
