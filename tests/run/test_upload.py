@@ -115,6 +115,16 @@ def test_a_run_is_uploaded_once_and_never_one_that_was_not_asked_for(fake, sweep
     )
 
 
+def test_a_cell_with_two_configurations_is_left_out_as_in_the_report(fake, corpus, tmp_path):
+    sweep = tmp_path / "mine"
+    for seed, rate in ((0, 0.01), (1, 0.05)):
+        own = ("trainer.max_epochs=1", f"seed={seed}", f"optim.lr={rate}")
+        train(small_config(corpus, *REFERENCE, *own), sweep / f"seed={seed}")
+    status, out, (line,) = synced(sweep)
+    assert (status, out) == (1, f"{fake.url} holds 0 of 1 runs\n")
+    assert line.startswith(f"error: {sweep / 'seed=0'}: its cell has two configurations")
+
+
 def test_one_line_names_what_is_missing(fake, tmp_path):
     absent = tmp_path / "absent"
     line = f"error: {absent}: no such folder; give a sweep's folder, such as multirun/mine"

@@ -35,8 +35,9 @@ class Upload:
 
 
 def read(sweep: Path, suffix: str) -> tuple[list[Upload], list[str]]:
-    """The sweep's finished runs, and a line for each record that is left out because it cannot be
-    read, does not belong to the run that was last asked for, or is a second record of a run."""
+    """The sweep's finished runs, and a line for each record or cell that `collect` leaves out too:
+    a record that cannot be read, does not belong to the run that was last asked for, or is a second
+    record of a run; a cell with two configurations or two runs of one seed."""
     uploads: dict[tuple[str, str], Upload] = {}  # by sweep and fingerprint
     problems = []
     for result in sorted(sweep.rglob(records.RESULT)):
@@ -53,7 +54,25 @@ def read(sweep: Path, suffix: str) -> tuple[list[Upload], list[str]]:
                 f"{run.folder}: a second record of the run in {used.run.folder}; it is left out, "
                 "remove one of the two"
             )
-    return list(uploads.values()), problems
+    cells: dict[tuple[str, ...], list[Upload]] = {}
+    for own in uploads.values():
+        record = own.run.record
+        name = (str(record[axis]) for axis in ("sweep_id", "data", "encoding", "fusion", "variant"))
+        cells.setdefault(tuple(name), []).append(own)
+    mixed = [of_cell for of_cell in cells.values() if not _is_one_configuration(of_cell)]
+    problems += [
+        f"{of_cell[0].run.folder}: its cell has two configurations, or two runs of one seed; the "
+        "cell is left out, posfuse report says how to correct it"
+        for of_cell in mixed
+    ]
+    return [own for of_cell in cells.values() if of_cell not in mixed for own in of_cell], problems
+
+
+def _is_one_configuration(of_cell: list[Upload]) -> bool:
+    """True if the runs of a cell differ in their seeds and in nothing else."""
+    settings = [upload.run.record["settings"] for upload in of_cell]
+    kinds = {identity.fingerprint_of({**own, "seed": 0}) for own in settings}
+    return len(kinds) == 1 and len({own["seed"] for own in settings}) == len(of_cell)
 
 
 def sync(uploads: list[Upload], files: Path) -> list[str]:
