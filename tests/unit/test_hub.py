@@ -136,3 +136,17 @@ def test_a_hub_corpus_may_have_other_columns_and_splits(tmp_path, monkeypatch) -
     for other in (SplitsConfig(test="absent"), SplitsConfig(validation="absent", test="held")):
         message = refusal(corpora.load, DataConfig("tiny", corpus=corpus, splits=other))
         assert "has the splits train, eval, held; name those to use by data.splits" in message
+
+
+def test_the_validation_split_of_the_hub_can_be_the_test_split_alone(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    (tmp_path / "hub").mkdir()
+    path = hub_form(tmp_path / "hub")
+    data = tmp_path / "hub" / "data"
+    frame = pd.DataFrame({"text": [f"held {i}" for i in range(6)], "label": [0, 1] * 3})
+    frame.to_parquet(data / "validation-00000-of-00001.parquet")
+    corpus = {"_target_": "posfuse.data.corpora.hub", "id": path}
+    cfg = DataConfig("tiny", corpus=corpus, splits=SplitsConfig(test="validation"))
+    parts, _ = splits(corpora.load(cfg), cfg)
+    assert list(parts["test"].texts()) == frame["text"].tolist()
+    assert set(parts["validation"].texts()) < set(TEXTS)

@@ -128,10 +128,13 @@ def folder_files(path: str, names: SplitsConfig | None = None) -> dict[str, Path
         else:
             files[split] = file
     needed = ("train", "test", *(["validation"] if names.validation else []))
+    read = files.values()
     for split in (s for s in needed if s not in files):
+        unread = {f.stem for f in root.iterdir() if f.suffix.lower() in ENDS and f not in read}
+        name = unread.pop() if len(unread) == 1 else "NAME"
         raise InputError(
             f"{root}: no {split} split; add {getattr(names, split)}{_ENDS}, or set "
-            f"data.splits.{split}=NAME"
+            f"data.splits.{split}={name}"
         )
     return {split: files[split] for split in SPLITS if split in files}
 
@@ -182,9 +185,10 @@ def _hub(cfg: DataConfig, id: str, revision: str = "main") -> Corpus:
             "data.path=FOLDER"
         ) from error
     own = cfg.splits
-    names = {"train": own.train, "validation": own.validation or "validation", "test": own.test}
-    splits = {split: loaded[name] for split, name in names.items() if name in loaded}
-    unread = [s for s in loaded if s not in names.values() and LIKE_A_SPLIT.fullmatch(s)]
+    names = {"validation": own.validation or "validation", "train": own.train, "test": own.test}
+    used = {name: split for split, name in names.items()}  # a split has one purpose
+    splits = {split: loaded[name] for name, split in used.items() if name in loaded}
+    unread = [s for s in loaded if s not in (*used, *SPLITS) and LIKE_A_SPLIT.fullmatch(s)]
     needed = {"train", "test"} | ({"validation"} if own.validation or unread else set())
     if not needed <= splits.keys():
         raise InputError(
