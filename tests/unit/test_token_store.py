@@ -85,6 +85,14 @@ def test_poll_can_stop_the_building_and_no_store_is_left(cfg, tmp_path, call) ->
     assert not [path for path in (tmp_path / "cache").iterdir() if path.is_dir()]
 
 
+def test_what_a_killed_process_left_is_removed(cfg, tmp_path) -> None:
+    open_store(cfg, tmp_path / "cache")
+    folder = store_folder(tmp_path / "cache")
+    folder.rename(folder.with_name(f"{folder.name}.0123abcd"))
+    open_store(cfg, tmp_path / "cache")
+    assert store_folder(tmp_path / "cache") == folder
+
+
 def test_taken_documents_are_those_at_the_places(cfg, tmp_path) -> None:
     part = open_store(cfg, tmp_path / "cache").splits["train"]
     taken = part.take(np.array([1, 4, 5]))

@@ -137,6 +137,8 @@ def open_store(
         # A second process waits and then reads the store of the first one.
         with lock(folder.with_name(f"{folder.name}.lock"), poll):
             if (store := _read(folder)) is None:
+                for left in folder.parent.glob(f"{folder.name}.*/"):  # by a process that was killed
+                    shutil.rmtree(left)
                 parts, names = splits(corpus, cfg, seed, labelled)
                 texts = _texts_of_vocabulary(parts, cfg, poll)
                 tokens = read_tokenizer(pretrained) if pretrained else own_tokens(texts, cfg)
