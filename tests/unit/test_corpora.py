@@ -88,8 +88,9 @@ def test_limit_takes_a_stratified_sample(tmp_path) -> None:
 
 
 def test_drop_empty_leaves_out_documents_without_text(tmp_path) -> None:
-    empty = frame([None, "", "  ", *TEXTS])
-    frames, _ = read(write(tmp_path, empty, validation=frame()), drop_empty=True)
+    empty = frame([None, "", "  ", *TEXTS], [None, None, "a", *["a", "b"] * 20])
+    other = frame(labels=["a", "b"] * 20)
+    frames, _ = read(write(tmp_path, empty, other, other), drop_empty=True)
     assert list(frames["train"].texts()) == TEXTS
 
 
@@ -141,6 +142,9 @@ def test_a_language_model_needs_labels_in_no_split(tmp_path) -> None:
     parts, names = splits(load(cfg), cfg, labelled=False)
     assert names == [""]
     assert [len(part) for part in parts.values()] == [36, 4, 40]
+    for labels in ([None, 1] * 20, [0.5, 1.5] * 20, [0, 2] * 20):  # no classes, or not in train
+        write(tmp_path, test=frame(labels=labels))
+        assert len(splits(load(cfg), cfg, labelled=False)[0]["test"]) == 40
 
 
 def test_bad_folders_are_refused(tmp_path) -> None:

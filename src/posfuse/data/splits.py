@@ -60,8 +60,13 @@ def splits(
         for split, part in corpus.read().items()
     }
     has_labels = labelled or all(cfg.labels in source.columns for source in sources.values())
-    parts = {split: _documents(source, cfg, has_labels) for split, source in sources.items()}
-    names = _number_labels(parts, corpus.label_names, labelled)
+    try:
+        parts, names = _labelled(sources, cfg, has_labels, corpus.label_names, labelled)
+    except InputError:
+        if labelled or not has_labels:
+            raise
+        # The task needs no labels, and this column has none that can be classes.
+        parts, names = _labelled(sources, cfg, False, corpus.label_names, labelled)
     if "test" not in parts:  # a text in one file
         size = max(round(len(parts["train"]) * cfg.validation_fraction), 1)
         parts["train"], parts["test"] = _divide(parts["train"], size, 0, names)
@@ -78,6 +83,15 @@ def splits(
                 parts[split] = _divide(part, cfg.limit, int(cfg.split_seed), names)[1]
     further = [split for split in parts if split not in SPLITS]
     return {split: parts[split] for split in (*SPLITS, *further)}, names
+
+
+def _labelled(
+    sources: dict[str, Source], cfg: DataConfig, has_labels: bool, given: list[str] | None,
+    labelled: bool,
+) -> tuple[dict[str, Split], list[str]]:  # fmt: skip
+    """The documents with numbered labels, and their names, as for `_number_labels`."""
+    parts = {split: _documents(source, cfg, has_labels) for split, source in sources.items()}
+    return parts, _number_labels(parts, given, labelled)
 
 
 def draw_places(
@@ -115,7 +129,8 @@ def _divide(
                 f"{problem}: class {alone[0]!r} has one document; add another to it, remove it, "
                 "or give a validation file and no data.limit"
             )
-    with input_errors(problem, "change data.limit, or add documents or a validation file"):
+    cure = "give a validation file, or change data.validation_fraction, data.limit or "
+    with input_errors(problem, f"{cure}data.validation_stratified"):
         rest, taken = draw_places(len(part), size, seed, part.labels if stratified else None)
     return part.take(rest), part.take(taken)
 
@@ -148,8 +163,8 @@ def _documents(source: Source, cfg: DataConfig, labelled: bool) -> Split:
     labels = pd.Series([""] * len(empty), dtype=object)
     if labelled:
         columns = [*source.read("label")]
-        labels = pd.concat(columns) if columns else labels
-        _check_labels(source.name, labels)
+        labels = pd.concat(columns, ignore_index=True) if columns else labels
+        _check_labels(source.name, labels[~empty] if cfg.drop_empty else labels)
     if empty.any() and not cfg.drop_empty:
         raise InputError(
             f"{source.name}: no text in row {empty.argmax()} ({empty.sum()} such rows); remove "
@@ -183,8 +198,9 @@ def _check_labels(name: str, labels: pd.Series) -> None:
     type that cannot be a class."""
     is_missing = labels.isna().to_numpy(bool)
     types = set()
-    for row, value in enumerate(labels.tolist()):  # a NumPy array turns timestamps into integers
-        if is_missing[row] or (isinstance(value, str) and not value):
+    # A NumPy array turns timestamps into integers.
+    for row, value, missing in zip(labels.index, labels.tolist(), is_missing, strict=True):
+        if missing or (isinstance(value, str) and not value):
             raise InputError(f"{name}: no label in row {row}; label it or remove the row")
         if isinstance(value, str) and value != value.strip():
             raise InputError(
