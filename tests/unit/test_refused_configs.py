@@ -30,6 +30,11 @@ REFUSED = [
     ([*TASK, "data.vocabulary.unit=bytes"],
      "data.vocabulary.unit: must be words with data=even_pairs, because its tokens are its symbols "
      "(got bytes)"),
+    (["data=listops", "data.vocabulary.unit=characters"],
+     "data.vocabulary.unit: must be words with data=listops, because its tokens are its symbols "),
+    (["data=even_pairs", "data.corpus.lengths=12"], "data.corpus.lengths: Invalid value assigned"),
+    (["data=copy", "task=language_model", "data.corpus.lengths=[3,null]"],
+     "data.corpus.lengths[1]: Invalid type assigned: NoneType"),
     (["data=listops", "data.test_lengths=[3000]"],
      "data.test_lengths: must be [] with data=listops, because it has no documents longer than "),
     (["data=listops", "data.corpus.lengths=[5,3000]"],

@@ -39,13 +39,13 @@ def checked(config: DictConfig) -> Config:
     apply_fidelity(cfg)
     task = task_of(cfg)
     task.check()
+    _check_corpus(cfg)
     check_combinations(cfg)
     if task.needs_labels and cfg.data.path and cfg.data.text == cfg.data.labels:
         raise InputError(
             f"data.text: {cfg.data.text} is data.labels too, so each text would be its own label; "
             "name another column in one of them"
         )
-    _check_corpus(cfg)
     if cfg.trainer.monitor not in ("metric", "loss", *task.metrics):
         raise InputError(
             f"trainer.monitor: task={cfg.task.name} has no {cfg.trainer.monitor}; set "

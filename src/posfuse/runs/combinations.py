@@ -64,12 +64,18 @@ def _needs(cfg: Config) -> Iterator[tuple[str, Needs]]:
     corpus = (data.corpus or {}) if data.path is None else {}
     if "lengths" in corpus or is_task(data):
         why = "its tokens are its symbols"
-        yield of_data, {"data.vocabulary.file": (None, why), "host.name": ("own", why)}
+        yield (
+            of_data,
+            {
+                "data.vocabulary.file": (None, why),
+                "data.vocabulary.unit": ("words", why),
+                "host.name": ("own", why),
+            },
+        )
         if is_task(data):
             yield (
                 of_data,
                 {
-                    "data.vocabulary.unit": ("words", why),
                     "data.word_order": ("original", "only texts can be shuffled"),
                     "data.corpus.test_lengths": (data.test_lengths, "data.test_lengths sets both"),
                 },
