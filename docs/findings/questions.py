@@ -113,7 +113,8 @@ def judgement(claim: dict[str, Any]) -> list[str]:
     holds, open_ = verdicts.count(claim["holds"]), verdicts.count("undecided")
     if not verdicts:
         return [claim.get("finds", NOT_RUN), "not tested"]
-    said = f"holds in {holds} of {len(verdicts)}, undecided in {open_}"
+    numbers = {"holds": holds, "does not hold": len(verdicts) - holds - open_, "undecided": open_}
+    said = ", ".join(f"{what} in {n}" for what, n in numbers.items() if n)
     if not open_:
         said = {0: "does not hold", len(verdicts): "holds"}.get(holds, said)
     elif open_ == len(verdicts):

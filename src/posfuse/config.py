@@ -33,9 +33,9 @@ class VocabularyConfig:
     max_size: int = option(50_000, "entries, including <pad> and <unk>", least=3)
     min_count: int = option(2, "occurrences below which a word or character is unknown", least=1)
     source: str = one_of("splits whose words are counted", "train", "all")
-    unit: str = one_of("tokens; bytes ignores the keys above", "words", "characters", "bytes")
+    unit: str = one_of("tokens; bytes needs no key above", "words", "characters", "bytes")
     ending: str = option("", "characters after each document, for a language model")
-    file: str | None = option(None, "your tokenizer.json; replaces the keys before ending")
+    file: str | None = option(None, "your tokenizer.json, in place of the keys above")
 
 
 @dataclass
@@ -54,7 +54,7 @@ class DataConfig:
     name: str = option("???", "name of the corpus in folders and tables", check=check_name)
     corpus: dict[str, Any] | None = option(None, "`_target_` of the corpus, and its arguments")
     path: str | None = option(
-        None, "folder of your texts, or a .txt file (data=folder)", check=check_folder
+        None, "folder of your texts; for a language model also a .txt file", check=check_folder
     )
     text: str = option("text", "column of the texts")
     labels: str = option("label", "column of the classes")
@@ -276,7 +276,9 @@ class Config:
     seed: int = option(0, "initial values, batches and dropout", least=0, most=LARGEST_SEED)
     sweep_id: str = option("default", "the sweep's folder in output_dir", check=check_name)
     output_dir: str = option("multirun", "folder of all sweeps", check=check_folder)
-    cache_dir: str = option("multirun/.cache", "folder of token ids", check=check_folder)
+    cache_dir: str = option(
+        "multirun/.cache", "token ids and pretrained models", check=check_folder
+    )
     seeds: SeedsConfig = field(default_factory=SeedsConfig)
     task: TaskConfig = field(default_factory=TaskConfig)
     pretrain: PretrainConfig = field(default_factory=PretrainConfig)
