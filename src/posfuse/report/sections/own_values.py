@@ -265,7 +265,7 @@ def _over_values(cells: pd.DataFrame, metric: Metric, key: str, name: str, more:
     for part, (axis,) in panels:
         axis.set_xscale("log", base=2)
         for _, own in part.groupby("fusion", sort=False):
-            _draw_operator(axis, own, metric)
+            _draw_operator(axis, own.sort_values("at", kind="stable"), metric)
         # A learned scale names a tick only if no other scale has its number.
         ticks = part.sort_values([f"{key}_number", "is_beside"], ascending=[True, False])
         texts = dict(zip(ticks[f"{key}_number"], ticks["tick"], strict=True))
