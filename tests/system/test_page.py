@@ -190,16 +190,43 @@ def test_ids_are_unique(opened):
     assert [i for i in ids if ids.count(i) > 1] == []
 
 
-def test_the_page_never_scrolls_sideways(opened):
-    for width in (400, 800, 1280):
-        # A window has a minimum width; the metrics of a device have none.
-        opened.execute_cdp_cmd(
-            "Emulation.setDeviceMetricsOverride",
-            {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False},
-        )
-        wide = opened.execute_script("return document.documentElement.scrollWidth")
-        opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-        assert wide <= width
+def set_width(browser, width):
+    """A window has a minimum width; the metrics of a device have none."""
+    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+
+def test_no_page_scrolls_sideways(opened, page):
+    wide = {}
+    for path in (page, *sorted(DOCS.rglob("index.html"))):
+        opened.get(path.as_uri())
+        for width in (400, 800, 1280):
+            set_width(opened, width)
+            own = opened.execute_script("return document.documentElement.scrollWidth")
+            if own > width:
+                wide[path.parent.name, width] = own
+    opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert wide == {}
+
+
+PLACES_OF_NAMES = """
+const box = [...document.querySelectorAll(".scroll")].find(box => box.scrollWidth > box.clientWidth
+  && box.querySelectorAll("tr:first-child .fixed").length > 1);
+const places = () => [...box.querySelectorAll(".fixed")]
+  .map(cell => cell.getBoundingClientRect().left);
+const before = places();
+box.scrollLeft = box.scrollWidth;
+return [before, places()];
+"""
+
+
+def test_the_names_of_a_row_stay_in_view(opened):
+    set_width(opened, 800)
+    opened.refresh()
+    before, after = opened.execute_script(PLACES_OF_NAMES)
+    opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert after == before
+    assert len(set(before)) > 1
 
 
 # The labels of a figure that overlap; those at a slant have boxes larger than their letters.

@@ -300,7 +300,7 @@ def test_a_caution_leaves_out_the_variant_of_all_runs(tmp_path):
 def of_sweep(sweep):
     """The cautions of a sweep's comparisons, as the lines of its report."""
     runs, _ = collect(sweep)
-    (comparisons, _), best = compare(runs, Criteria()), own_best(runs, Criteria()).best
+    (comparisons, _), best = compare(runs, Criteria()), own_best(runs, Criteria())
     found = st.of_comparisons(comparisons, best, runs, Criteria())
     return lines_of(cautions_section(found))
 

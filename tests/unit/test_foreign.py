@@ -143,7 +143,9 @@ def test_names_without_a_common_seed_are_not_compared(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         printed = reported(*options)
-        assert printed.startswith("Decided: 0 of 1 comparisons")
+        assert printed.startswith(
+            "Which values of method differ in accuracy from a?\nDecided: 0 of 1 "
+        )
         assert "table: c and a: not compared, because they have no seeds in common" in printed
         path.write_text(SHORT.replace("1,b", "3,b").replace("2,b", "4,b"))
         assert refusal(*options) == (
@@ -223,11 +225,14 @@ def test_the_mean_over_groups_is_tested_over_seeds_or_groups(tmp_path):
     ):
         printed = reported(*options, "--overall", overall, "--out", out)
         start = f"Decided: 1 of 1 comparisons of the mean over 40 groups, {how}"
-        assert printed.startswith(start)
+        assert printed.splitlines()[1].startswith(start)
         assert count in printed
         (row,) = pd.read_csv(out / "tables" / "comparisons.csv").to_dict("records")
         of_unit = delta.groupby(unit).mean()
         assert row["n"] == len(of_unit)
+        counted = "seeds" if overall == "seed" else f"values of {', '.join(unit)}"
+        assert f"), {row['n']} {counted}\n" in printed
+        assert f'<th scope="col">{counted}</th>' in (out / "index.html").read_text()
         assert row["p_t"] == pytest.approx(stats.ttest_1samp(of_unit, 0).pvalue)
         assert row["mean"] == pytest.approx(delta.mean())
         few = "fewer than 8 seeds" if overall == "seed" else "n is below 8"
@@ -304,7 +309,7 @@ def test_the_command_writes_tables_and_a_page(table, tmp_path):
     out = tmp_path / "out"
     options = ("--from", table(), *OPTIONS, "--baseline", "a", "--out", out)
     printed = reported(*options, draw=True)
-    assert printed.startswith("Decided: 2 of 4 comparisons, paired by seed: 2 different and")
+    assert "\nDecided: 2 of 4 comparisons, paired by seed: 2 different and" in printed
     assert (out / "figures" / "forest.png").exists()
     written = pd.read_csv(out / "tables" / "comparisons.csv")
     assert written["verdict"].tolist() == ["ahead", "undecided", "ahead", "undecided"]
@@ -331,6 +336,8 @@ MISTAKES = [
     ((("one,1,a", "one,0,a"),), [], "row 5: seed 0 of a is given twice for one; separate the rows"),
     ((), ["--where", "task=three"], "no row has task=three; use one of one, two"),
     ((), ["--baseline", "z"], "--baseline: no row has method=z; use one of a, b, c"),
+    ((), ["--where", "task=one", "--where", "task=two"],
+     "--where: task is given twice; give each column one value"),
     ((), ["--where", "task"], "--where: must be COLUMN=VALUE (got 'task')"),
     ((("method,score", "method,method"),), [], "the header has 'method' twice; rename one of the"),
     ((("one,1,a,0.6", "one,,a,0.6"),), [], "row 5: run is empty; fill it in, or remove the row"),

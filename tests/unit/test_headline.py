@@ -28,7 +28,7 @@ def answer_of(*frames, margin=0.5, scaled=False, criteria=None):
     criteria = criteria or Criteria(margin=margin)
     frame = in_families(pd.concat(frames, ignore_index=True), criteria)
     best = frame if scaled else frame.iloc[:0]
-    rows = rows_of(frame, best, best)
+    rows = rows_of(frame)
     return lead(rows, best, criteria), answers(rows, [], criteria)
 
 
@@ -53,7 +53,7 @@ def test_a_decided_difference_comes_before_an_undecided_one():
         "gate_cnn_linear_start is ahead of add by 10.50 points of test accuracy "
         f"({low:.2f} to {high:.2f}), 3 seeds."
     )
-    assert (mul.verdict, mul.seeds) == ("undecided", "3")
+    assert (mul.verdict, mul.n) == ("undecided", "3")
     assert mul.details.endswith(
         f", 3 seeds, undecided. About {about(seeds)} seeds would settle this if the true "
         f"difference is as measured, and about {about(if_zero)} if it is 0."
@@ -118,3 +118,14 @@ def test_operators_at_several_scales_are_compared_at_their_best():
     first, (row,) = answer_of(both, scaled=True)
     assert "its own best model.token_scale and optim.lr (chosen" in first[1]
     assert row.comparison == "tiny: mul (at 2, lr 0.1) - add (at 4, lr 0.3)"
+
+
+def test_an_operator_with_an_option_has_its_own_sentence_about_position():
+    rows = [
+        compared({"gate": deltas}, Criteria(), variant=f"fusion.start={start}")
+        for start, deltas in (("half", [10, 10.5, 11]), ("linear", [1, 2, 3]))
+    ]
+    frame = in_families(pd.concat(rows, ignore_index=True), Criteria())
+    table = answers(rows_of(frame), rows_of(frame.assign(placebo="none")), Criteria())
+    said = {row.comparison: row.details.count("Position adds") for row in table}
+    assert said == {f"tiny: gate fusion.start={start} - add": 1 for start in ("half", "linear")}

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from posfuse.report.sections.own_values import own_best_tables
+from posfuse.report.sections.own_values import learning_rate, own_best_tables
 from posfuse.statistics.comparisons import Criteria
 from posfuse.statistics.own_best import own_best
 from posfuse.statistics.second_differences import placebos
@@ -156,7 +156,7 @@ def test_what_position_adds_at_own_best_values(tmp_path):
                       "encoding.table._target_": f"posfuse.model.encoding.{table}"},
         )  # fmt: skip
     text, _ = posfuse_report(tmp_path / "sweep")
-    assert text.startswith("Decided: 0 of 1 differences to add")
+    assert "\nDecided: 0 of 1 differences to add" in text
     assert "On tiny (none)" not in text
     page = (tmp_path / "sweep" / "report" / "index.html").read_text()
     assert "Position adds -17.50 points to this difference (" in page
@@ -385,3 +385,38 @@ def test_a_gain_at_sqrt_d_that_is_due_to_scale_alone_is_visible_in_the_report(su
     page = (root / "report" / "index.html").read_text()
     assert "By token scale" in page
     assert 'id="figure-scale"' in page
+
+
+def test_a_setting_with_one_value_keeps_its_comparison_beside_one_with_several(tmp_path):
+    sweep = tmp_path / "sweep"
+    for limit, rates in ((100, (0.1, 0.2)), (1000, (0.1,))):
+        for rate in rates:
+            write_sweep(
+                sweep, {"add": [0.5, 0.6, 0.7], "concat": [0.6, 0.8, 0.8]},
+                variant=f"data.limit={limit}__optim.lr={rate}",
+                validation={"accuracy": rate},
+                settings={"data.limit": limit, "optim.lr": rate},
+            )  # fmt: skip
+    text, _ = posfuse_report(sweep)
+    assert "of 2 differences to add" in text
+    page = (sweep / "report" / "index.html").read_text()
+    assert "tiny, data.limit=100: concat (at 0.2) - add (at 0.2)" in page
+    assert "tiny, data.limit=1000__optim.lr=0.1: concat - add" in page
+    cautions = pd.read_csv(sweep / "report" / "tables" / "cautions.csv")
+    assert cautions["comparisons"].str.contains("limit=1000").any()
+
+
+def test_the_lines_of_the_learning_rate_go_from_left_to_right():
+    """The best learning rate falls and rises with the scale."""
+    best = {1.0: 0.01, 2.0: 0.001, 4.0: 0.1}
+    runs = {
+        (fusion, scale, lr): ([50, 60], [60 + 9 * (best[scale] == lr)] * 2)
+        for fusion in ("add", "concat") for scale in best for lr in best.values()
+    }  # fmt: skip
+    found = own_best(surface_of(runs), Criteria())
+    lines = [
+        line.get_xdata() for line in learning_rate(found.along("lr")).axes[0].lines
+        if len(line.get_xdata()) == 3
+    ]  # fmt: skip
+    assert len(lines) == 2
+    assert all(list(x) == sorted(x) for x in lines)

@@ -141,8 +141,9 @@ def test_a_report_has_its_page_tables_and_figures(whole_report):
     root, text = whole_report
     assert set(written(root / "report")) == TABLES | CAUTIONS | FIGURES
     lines = text.splitlines()
-    assert lines[0].startswith("Decided: 2 of 2 differences to add")
-    assert lines[2].startswith("ahead: tiny: concat - add: +8.33 (")
+    assert lines[0] == "Which operators are better than add on tiny, wordy, by test accuracy?"
+    assert lines[1].startswith("Decided: 2 of 2 differences to add")
+    assert lines[3].startswith("ahead: tiny: concat - add: +8.33 (")
     assert "60.00 ± 10.00 (3)" in text
     assert "+8.33 ± 2.89" in text  # 10, 5, 10
     assert "With 3 seeds no sign-flip or signed-rank test can give p < 0.25." in text
@@ -411,12 +412,30 @@ def test_an_unknown_baseline_is_refused_before_anything_is_written(whole):
     assert after == before
 
 
+def test_a_baseline_that_one_of_several_sweeps_lacks_is_refused_first(tmp_path):
+    for name, fusions in (("one", ("add", "concat")), ("two", ("add", "mlp"))):
+        write_sweep(tmp_path / "all" / name, {name: [0.5, 0.6, 0.7] for name in fusions})
+    line = "error: --baseline: no run has fusion=concat; use add, mlp"
+    assert posfuse_report(tmp_path / "all", "--baseline", "concat") == ("", line)
+    assert not (tmp_path / "all" / "report").exists()
+
+
 def test_a_sweep_without_the_usual_baseline_has_its_tables(tmp_path):
     sweep = write_sweep(tmp_path / "mine", {"mlp": [0.5, 0.6, 0.7], "concat": [0.6, 0.7, 0.8]})
     text, error = posfuse_report(sweep)
     assert error == "error: --baseline: no run has fusion=add; use concat, mlp"
     assert "60.00 ± 10.00 (3)" in text
+    assert "To compare, run fusion=add with the same settings and seeds." in text
     assert "Nothing to compare" in (sweep / "report" / "index.html").read_text()
+
+
+def test_a_report_of_one_run_says_what_a_comparison_needs(tmp_path):
+    write_record(tmp_path / "mine", 0.5, "add", 0)
+    lines = posfuse_report(tmp_path / "mine")[0].splitlines()
+    assert lines[1:3] == [
+        "No difference to add could be tested.",
+        "To compare, run another operator with the same settings and seeds.",
+    ]
 
 
 def test_what_makes_a_report_impossible_is_an_error_of_one_line(whole, tmp_path):

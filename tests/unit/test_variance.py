@@ -118,4 +118,4 @@ def test_runs_with_a_fixed_source_are_described_and_not_compared(tmp_path):
     assert any(note.startswith(start) for note in page.notes_of(sections))
     held = runs[runs["variant"] != ""].reset_index(drop=True)
     alone = answer.section(Sweep(str(tmp_path), held, Criteria(), read_claims())).lead
-    assert alone[0] == "No difference to add could be tested."
+    assert alone[1] == "No difference to add could be tested."

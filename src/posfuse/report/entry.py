@@ -72,7 +72,8 @@ def show(sections: list[Section], console: Console, path: Path) -> None:
     """Print the answer with its decided rows, the terminal's part of each section, the notes, and
     the path of the page."""
     rows = [answer for s in sections for answer in s.answers if answer.verdict in DECIDED]
-    lines = [f"{a.verdict}: {a.comparison}: {a.difference}, {a.seeds} seeds" for a in rows[:MOST]]
+    counted = page.counted_by(sections)
+    lines = [f"{a.verdict}: {a.comparison}: {a.difference}, {a.n} {counted}" for a in rows[:MOST]]
     lines += [f"and {len(rows) - MOST} more, on the page"] * (len(rows) > MOST)
     for i, line in enumerate([line for s in sections for line in s.lead] + lines):
         style = "" if i else "bold"
@@ -139,10 +140,11 @@ def main(arguments: Namespace) -> list[str]:
         return []
     claims = read_claims(arguments.claims)
     runs, problems = collect(arguments.folder)
-    fusions = sorted(set(runs["fusion"]))
-    if arguments.baseline not in (None, *fusions):  # before anything is written
-        known = ", ".join(fusions)
-        raise InputError(f"--baseline: no run has fusion={criteria.baseline}; use {known}")
+    for _, of_sweep in runs.groupby("sweep_id"):  # before anything is written
+        fusions = sorted(set(of_sweep["fusion"]))
+        if arguments.baseline not in (None, *fusions):
+            known = ", ".join(fusions)
+            raise InputError(f"--baseline: no run has fusion={criteria.baseline}; use {known}")
     if arguments.select_seeds is not None:
         select = seeds_in(arguments.select_seeds, runs["seed"])
         criteria = replace(criteria, select=select)

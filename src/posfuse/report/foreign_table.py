@@ -50,6 +50,8 @@ def columns_of(arguments: Namespace) -> Columns:
         column, sign, value = given.partition("=")
         if not sign:
             raise InputError(f"--where: must be COLUMN=VALUE (got {given!r})")
+        if column in where:
+            raise InputError(f"--where: {column} is given twice; give each column one value")
         where[column] = value
     by, units = (_names(given) for given in (arguments.by, arguments.overall))
     if units and not by:
@@ -132,10 +134,11 @@ def sections_of(arguments: Namespace, criteria: Criteria) -> list[Section]:
     return [
         Section(
             RESULTS,
-            lead=headline(comparisons, criteria, paired, columns),
+            lead=headline(comparisons, criteria, paired, columns, arguments.all_pairs),
             answers=_answers(comparisons, criteria.metric),
             margin=criteria.margin,
             unit=criteria.metric.unit,
+            counted=units,
             drawings=_drawings(comparisons, criteria),
             tables=tables,
             shown=list(map(formats.Fitted, tables)),
@@ -181,9 +184,10 @@ def _cautions(
 
 
 def headline(
-    comparisons: pd.DataFrame, criteria: Criteria, paired: bool, columns: Columns
+    comparisons: pd.DataFrame, criteria: Criteria, paired: bool, columns: Columns, all_pairs: bool
 ) -> list[str]:
-    """Sentences with the number of decided comparisons, and how they were tested."""
+    """The question, then sentences with the number of decided comparisons and how they were
+    tested."""
     counts = comparisons["verdict"].value_counts()
     differ, same = counts.get(AHEAD, 0) + counts.get(BEHIND, 0), counts.get(EQUIVALENT, 0)
     alone = int((comparisons["p_t"] <= criteria.alpha).sum())
@@ -204,7 +208,9 @@ def headline(
                 "them."
             ]
     lower = [f"Lower values of {columns.value} are better."] if criteria.metric.sign < 0 else []
+    other = "" if all_pairs else f" from {criteria.baseline}"
     return [
+        f"Which values of {columns.compare} differ in {columns.value}{other}?",
         f"Decided: {differ + same} of {len(comparisons)} comparisons{over}, {how}: {differ} "
         f"different and {same} equivalent within ±{criteria.margin:g}, at p ≤ "
         f"{criteria.alpha:g} after Holm's adjustment over all of them.",

@@ -66,11 +66,13 @@ def page_of(
         answer=[line for s in sections for line in s.lead],
         marks=marks(answers, margin) if answers else None,
         unit=next((s.unit for s in sections if s.unit), ""),
+        counted=counted_by(sections),
         width=WIDTH,
         summary=Markup(summary),
         chapters={name: own for name, own in chapters.items() if own},
         drawn=drawn,
         narrowed=narrowed,
+        naming=formats.naming,
         has_files=has_files,
         problems=problems_of(sections),
         notes=notes_of(sections),
@@ -110,6 +112,11 @@ def draw_all(sections: Sequence[Section], folder: Path) -> Mapping[str, str]:
     escaped the texts of an SVG, so it is safe inside a page."""
     drawings = [drawing for s in sections for drawing in s.drawings]
     return {d.name: Markup(save(d.draw(), folder, d.name)) for d in drawings}
+
+
+def counted_by(sections: Sequence[Section]) -> str:
+    """What n of the answers counts, such as seeds."""
+    return next((s.counted for s in sections if s.answers), "seeds")
 
 
 def problems_of(sections: Sequence[Section]) -> list[str]:

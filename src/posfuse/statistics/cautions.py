@@ -16,7 +16,7 @@ from posfuse.evidence.collect import CELL, naming
 from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.statistics.cells import APART, convergence
 from posfuse.statistics.comparisons import PLACEBO, Criteria
-from posfuse.statistics.own_best import KEYS
+from posfuse.statistics.own_best import KEYS, OwnBest
 
 # A caution in words -> the arms of the verdict that it concerns; empty: all arms.
 Cautions = dict[str, list[str]]
@@ -161,16 +161,11 @@ def sentence(own: Cautions) -> str:
 
 
 def of_comparisons(
-    comparisons: pd.DataFrame, best: pd.DataFrame, runs: pd.DataFrame, criteria: Criteria
+    comparisons: pd.DataFrame, best: OwnBest, runs: pd.DataFrame, criteria: Criteria
 ) -> dict[str, Cautions]:
-    """The cautions of each comparison of a sweep, by its name. `comparisons` are rows of `compare`.
-    If `best` (of `OwnBest`) compares operators of the same corpus and encoding, its rows replace
-    them. `runs` are rows of `collect`."""
-    tuned = set(zip(best["data"], best["encoding"], strict=True))
-    rows = [
-        *best.to_dict("records"),
-        *(r for r in comparisons.to_dict("records") if (r["data"], r["encoding"]) not in tuned),
-    ]
+    """The cautions of each comparison of a sweep, by its name. `comparisons` are rows of `compare`;
+    those at the operators' best values replace some of them. `runs` are rows of `collect`."""
+    rows = [*best.best.to_dict("records"), *best.others(comparisons).to_dict("records")]
     arms = {**_arms(runs, CELL[:2], criteria.metric), **_arms(runs, CELL, criteria.metric)}
     leans: dict[str, Cautions] = {}
     every = {}  # the arms of each comparison

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from posfuse.evidence.collect import GROUP, by_settings
+from posfuse.evidence.collect import CELL, GROUP, by_settings
 from posfuse.evidence.metric import Metric
 from posfuse.evidence.settings import labels_of
 from posfuse.statistics import paired as st
@@ -56,6 +56,12 @@ class OwnBest:
     best: pd.DataFrame
     notes: list[str]  # a line for each row of `best` that is missing or needs caution
     metric: Metric
+    replaced: set[tuple[str, ...]]  # CELL of the runs in the groups of `best`
+
+    def others(self, comparisons: pd.DataFrame) -> pd.DataFrame:
+        """The rows of `compare` that no row of `best` replaces."""
+        cells = comparisons[CELL].itertuples(index=False, name=None)
+        return comparisons[[cell not in self.replaced for cell in cells]]
 
     def along(self, key: str) -> pd.DataFrame:
         """The cells of each operator by value of one key. If other keys vary too, only the cells
@@ -78,7 +84,10 @@ def own_best(runs: pd.DataFrame, criteria: Criteria) -> OwnBest:
     columns = None if rows else [*GROUP, "fusion", "baseline_variant", *no_comparison(criteria)]
     best = pd.DataFrame(rows, columns=columns)
     best = best.merge(_encodings(runs, tuned), "left", [*GROUP, "fusion"])
-    return OwnBest(keys, cells, in_families(best, criteria), notes, criteria.metric)
+    groups = pd.MultiIndex.from_frame(tuned[GROUP])
+    of_best = tuned.index[groups.isin(pd.MultiIndex.from_frame(best[GROUP]))]
+    replaced = set(runs.loc[of_best, CELL].itertuples(index=False, name=None))
+    return OwnBest(keys, cells, in_families(best, criteria), notes, criteria.metric, replaced)
 
 
 def keys_of(best: pd.DataFrame) -> str:

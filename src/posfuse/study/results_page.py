@@ -129,6 +129,7 @@ def _hypotheses(study: Study, state: Progress, leans: Mapping[str, Cautions]) ->
         ],
         margin=min(margins) if len(margins) == 1 else 0,
         unit=metric.unit,
+        counted=study.units,
         drawings=[Drawing("hypotheses", draw, "Each hypothesis and its difference.")],
         tables=[tables.verdict_table(study, state)],
     )

@@ -77,9 +77,8 @@ def answer(v: Verdict, metric: Metric, caution: str) -> Answer:
     if d is None:
         return Answer(v.verdict, h.text, details=details)
     shown, digits = every or d, metric.digits - 1
-    seeds = f"{every.n}, decided at {d.n}" if every else f"{d.n}"
-    seeds += f" {v.units}" * (v.units != "seeds")
-    return Answer(v.verdict, h.text, shown.mean, shown.low, shown.high, seeds, details, digits)
+    n = f"{every.n}, decided at {d.n}" if every else f"{d.n}"
+    return Answer(v.verdict, h.text, shown.mean, shown.low, shown.high, n, details, digits)
 
 
 def statement(v: Verdict) -> str:

@@ -16,30 +16,48 @@ from posfuse.statistics.contrasts import DECIDED, EQUIVALENT, UNDECIDED
 from posfuse.statistics.own_best import chosen_by, keys_of
 from posfuse.verdicts.sentences import Size, to_settle
 
+MOST = 3  # corpora in the question
 SECOND = {"placebo": "Position adds", "scratch": "Pretraining adds"}  # by the second gain's name
 
 
 def section(sweep: Sweep) -> Section:
-    best, criteria = sweep.best.best, sweep.criteria
-    rows = rows_of(sweep.comparisons, best, best)
-    second = rows_of(sweep.placebos, sweep.best_placebos, best)
-    second += rows_of(sweep.survival, sweep.survival[:0], best)
+    best, criteria = sweep.best, sweep.criteria
+    rows = rows_of(best.best, best.others(sweep.comparisons))
+    second = rows_of(sweep.best_placebos, best.others(sweep.placebos))
+    second += rows_of(best.others(sweep.survival))
+    first = [question(sweep), *lead(rows, best.best, criteria)]
     return Section(
-        lead=[*lead(rows, best, criteria), standing(sweep.folder, sweep.name)],
+        lead=[*first, *to_compare(sweep), standing(sweep.folder, sweep.name)],
         answers=answers(rows, second, criteria),
         margin=criteria.margin,
         unit=criteria.metric.points,
     )
 
 
-def rows_of(frame: pd.DataFrame, at_best: pd.DataFrame, best: pd.DataFrame) -> list[Row]:
-    """The rows of a frame of comparisons for the answer, with their place (corpus, encoding and
-    setting) and operator in words. If operators ran with several values of a tuned key, the rows
-    come from `at_best`, the same frame at the best values. `best` is the frame of `OwnBest`."""
-    tuned = set(zip(best["data"], best["encoding"], strict=True))
-    at_one = [r for r in frame.to_dict("records") if (r["data"], r["encoding"]) not in tuned]
+def question(sweep: Sweep) -> str:
+    """The question that the comparisons of the sweep answer."""
+    base, corpora = sweep.criteria.baseline, sorted(set(sweep.runs["data"]))
+    more = f" and {len(corpora) - MOST} more" if len(corpora) > MOST else ""
+    where = f"{', '.join(corpora[:MOST])}{more}"
+    return f"Which operators are better than {base} on {where}, by test {sweep.metric.title}?"
+
+
+def to_compare(sweep: Sweep) -> list[str]:
+    """A line with the runs that a comparison needs, if the sweep has no run of the baseline or of
+    another operator."""
+    base = sweep.criteria.baseline
+    if not sweep.has_baseline:
+        return [f"To compare, run fusion={base} with the same settings and seeds."]
+    if set(sweep.runs["fusion"]) == {base}:
+        return ["To compare, run another operator with the same settings and seeds."]
+    return []
+
+
+def rows_of(*frames: pd.DataFrame) -> list[Row]:
+    """The rows of frames of comparisons for the answer, with their place (corpus, encoding and
+    setting) and operator in words."""
     rows = []
-    for row in [*at_best.to_dict("records"), *at_one]:
+    for row in (row for frame in frames for row in frame.to_dict("records")):
         operator, setting = row["fusion"], row["baseline_variant"]
         if "baseline_at" in row:
             operator = f"{operator} (at {row['at']})"
@@ -81,13 +99,13 @@ def answers(rows: list[Row], second: list[Row], criteria: Criteria) -> list[Answ
     added: dict[Any, list[str]] = {}
     for row in second:
         if row["role"] == PRIMARY:
-            own = added.setdefault((row["place"], row["fusion"]), [])
+            own = added.setdefault((row["place"], row["fusion"], row["variant"]), [])
             own.append(_added(row, criteria.metric))
     table = []
     for row in sorted(rows, key=lambda row: places.index(row["place"])):
         data, encoding, setting = row["place"]
         where = ", ".join(filter(None, (data, encoding * has_encodings, setting * has_settings)))
-        more = added.get((row["place"], row["fusion"]), [])
+        more = added.get((row["place"], row["fusion"], row["variant"]), [])
         table.append(_answer(row, where, more, criteria))
     return sorted(table, key=lambda answer: answer.verdict not in DECIDED)
 

@@ -16,8 +16,8 @@ MOST = 8  # names in a cell
 
 
 def section(sweep: Sweep) -> Section:
-    comparisons, best = sweep.comparisons, sweep.best.best
-    return cautions_section(of_comparisons(comparisons, best, sweep.runs, sweep.criteria))
+    leans = of_comparisons(sweep.comparisons, sweep.best, sweep.runs, sweep.criteria)
+    return cautions_section(leans)
 
 
 def cautions_section(

@@ -11,13 +11,18 @@ from posfuse.report.sweep import Sweep
 from posfuse.report.table import p_value
 from posfuse.verdicts.claims import Verdict, not_judged
 
+FAMILY = (
+    "Claims: their p-values have a Holm adjustment over all claims, and those above one over all "
+    "differences."
+)
+
 
 def section(sweep: Sweep) -> Section:
     """The verdicts on all claims of the user, or on the paper's claims that have a comparison, with
     a line about the others."""
     verdicts = [v for v in sweep.verdicts if sweep.own_claims or v.numbers]
     folded = [v for v in sweep.verdicts if not sweep.own_claims and not v.numbers]
-    shown: list[RenderableType] = []
+    shown: list[RenderableType] = [FAMILY] if verdicts else []
     for v in verdicts:
         shown.append(Text(f"{v.verdict.upper():13}{v.claim.text}", style="bold"))
         settle = [f"To settle it: {v.settle}"] if v.settle else []

@@ -79,8 +79,8 @@ def section(sweep: Sweep) -> Section:
                  "matter."),
     ]  # fmt: skip
     shown: list[RenderableType] = []
-    if drawings and not sweep.is_tuned:
-        short = short_table(comparisons, criteria)
+    if len(others := sweep.best.others(comparisons)):
+        short = short_table(others, criteria)
         shown = [formats.Fitted(short), Text(f"{short.caption}\n")]
     return Section(
         PAIRED,

@@ -41,7 +41,7 @@ class Answer:
     mean: float = math.nan
     low: float = math.nan  # of the interval
     high: float = math.nan
-    seeds: str = ""
+    n: str = ""
     details: str = ""  # one or more sentences
     digits: int = 2
 
@@ -59,6 +59,7 @@ class Section:
     answers: Sequence[Answer] = ()
     margin: float = 0.0  # the largest difference that does not matter, for all; 0: not drawn
     unit: str = ""  # of the answers' differences
+    counted: str = "seeds"  # what the answers' n counts
     drawings: Sequence[Drawing] = ()
     tables: Sequence[Table] = ()
     html: str = ""  # other content than figures and tables; safe inside a page
