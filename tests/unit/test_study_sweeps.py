@@ -257,7 +257,8 @@ def test_the_command_to_run_has_the_places_of_files_and_texts(tmp_path, monkeypa
 
 
 def test_the_experiment_of_a_test_sweep_names_its_plan_and_the_search_path(sweep, tmp_path):
-    sweep.study = replace(PLAN.study, searchpath=["/my conf"], settings={"+x.y": 1})
+    settings = {"+x.y": 1, "data.path": "/own"}
+    sweep.study = replace(PLAN.study, searchpath=["/my conf"], settings=settings)
     found = sweep.write_experiment(tmp_path, "ac", [3], ["data.path=/d", "logger=none"])
     assert found == [
         f"hydra.searchpath=['file://{tmp_path}','/my conf']", "experiment=mine_test", "logger=none",
@@ -265,7 +266,10 @@ def test_the_experiment_of_a_test_sweep_names_its_plan_and_the_search_path(sweep
     content = yaml.safe_load((tmp_path / "experiment/mine_test.yaml").read_text())
     assert content["sweep"] == {"plan": "d" * 64}
     assert content["logger"] == {"job_type": "test"}
-    assert content["data"] == {"path": "/d"}
+    assert content["data"] == {"path": "/d"}  # of the command line, not of the study
+    sweep.write_experiment(tmp_path, "ac", [3], [])
+    content = yaml.safe_load((tmp_path / "experiment/mine_test.yaml").read_text())
+    assert content["data"] == {"path": "/own"}
 
 
 def test_arms_that_would_share_a_folder_are_refused_before_anything_runs(tmp_path):

@@ -96,13 +96,13 @@ class Sweep:
         """
         settings, groups = OmegaConf.create(), []
         others = [override for override in extra if not override.startswith(PATH)]
-        for override in (o for o in extra if o.startswith(PATH)):
-            OmegaConf.update(settings, PATH[:-1], override.removeprefix(PATH).strip("'\""))
         for key, value in self.study.settings.items():
             if is_group(key, self.study.searchpath):
                 groups.append({f"override /{key}": value})
             else:
                 OmegaConf.update(settings, key, value)
+        for override in (o for o in extra if o.startswith(PATH)):  # after the study's own path
+            OmegaConf.update(settings, PATH[:-1], override.removeprefix(PATH).strip("'\""))
         OmegaConf.update(settings, "logger.job_type", self.stage)
         if self.plan:
             OmegaConf.update(settings, "sweep.plan", self.plan.digest)
