@@ -140,7 +140,7 @@ def start(sweep):
 def test_another_number_of_repeats_is_refused_after_test_seeds_ran(sweep, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     plan, other = frozen(Path("multirun/mine")), study(repeats=1, null_arm="")
-    for name in ("mine_rough_test", "mine_r1_tune", "other_mine_test"):
+    for name in ("mine_rough_test", "mine_r1_tune", "other_mine_test", "mine_r8_large_test"):
         start(name)
     assert frozen_plan("mine", other) is None
     start(sweep)

@@ -1,5 +1,6 @@
 """The stages of a study: tune, freeze the plan, run fresh seeds up to each look, judge."""
 
+import re
 from collections.abc import Callable, Iterable
 from itertools import product
 
@@ -124,7 +125,8 @@ def frozen_plan(name: str, study: Study) -> Plan | None:
 def has_tested(name: str) -> bool:
     """True if any test run has started. The sweeps of any number of repeats count, because the
     number may have changed."""
-    sweeps = [*OUTPUT.glob(f"{name}_test"), *OUTPUT.glob(f"{name}_r[0-9]*_test")]
+    own = re.compile(rf"{re.escape(name)}(_r\d+(_null)?)?_test")
+    sweeps = [folder for folder in OUTPUT.glob("*_test") if own.fullmatch(folder.name)]
     return any(any(sweep.rglob("config.yaml")) for sweep in sweeps)
 
 
