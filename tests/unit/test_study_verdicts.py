@@ -166,6 +166,19 @@ def test_the_seeds_of_equal_differences_follow_from_one_document():
     assert seeds_to_decide(GAIN, [0.3] * 8, 0.05, resolution=0.5)[1] == expected
 
 
+def test_equal_differences_over_all_seeds_have_the_interval_of_one_document():
+    """By hand: one of 200 documents is 0.5 points, over 8 seeds."""
+    runs = study_runs(add=[50.0] * 8, concat=[60.0] * 8).assign(test_documents=200)
+    study = replace(STUDY, hypotheses=[GAIN])
+    state = progress(study, runs)
+    (v,) = state.verdicts
+    assert (v.decision.n, v.all_seeds.n) == (4, 8)
+    half = 0.5 / np.sqrt(8) * stats.t.isf(0.025, 7)
+    assert (v.all_seeds.low, v.all_seeds.high) == pytest.approx((10 - half, 10 + half))
+    assert "All 8 seeds: +10.0 (95 % interval +9.6 to +10.4)." in tables.numbers(v, ACCURACY)
+    assert "+10.00 (+9.58 to +10.42), 8" in tables.verdict_table(study, state).rows[0]
+
+
 def test_the_first_look_needs_all_arms_and_only_its_seeds():
     state = progress(STUDY, study_runs())
     assert (state.next_arms, state.next_look) == (ARMS, 4)

@@ -92,8 +92,11 @@ def progress(study: Study, runs: pd.DataFrame) -> Progress:
             level = planned.alpha / len(study.families[h.family])
             more = seeds_to_decide(h, sample[: planned.seeds[-1]], level, steps[h.name])
         if decision and verdict != UNDECIDED and len(sample) > decision.n:
-            interval = t_interval if h.solved is None else shares.difference_interval
-            every = AllSeeds(len(sample), float(np.mean(sample)), *interval(sample))
+            if h.solved is None:
+                ends = t_interval(sample, resolution=steps[h.name])
+            else:
+                ends = shares.difference_interval(sample)
+            every = AllSeeds(len(sample), float(np.mean(sample)), *ends)
         solved = solved_runs(study, h, runs, decision.n) if decision else None
         verdicts.append(Verdict(h, decision, verdict, more, every, study.units, solved, sample))
     next_look = min((made[h.family] for h in needed), default=None)
