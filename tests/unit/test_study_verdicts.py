@@ -376,7 +376,7 @@ def test_the_figure_of_ratios_has_one_mark_per_run():
     runs["seed"] = 7
     arms = {"a": {"fusion": "add"}, "b": {"fusion": "concat", "model.fused_norm": "layer"}}
     arms["c"] = {"fusion": "add", "model.token_scale": 4}
-    (axis,) = figure.ratios(runs, arms).axes
+    (axis,) = figure.ratios(runs, replace(STUDY, arms=arms)).axes
     drawn = sorted((x, y) for line in axis.lines for x, y in zip(*line.get_data(), strict=True))
     assert drawn == [(1.0, 40), (2.0, 50), (3.0, 60), (4.0, 70)]
     labels = [text.get_text() for text in axis.get_legend().get_texts()]
@@ -384,3 +384,9 @@ def test_the_figure_of_ratios_has_one_mark_per_run():
     hollow = [line.get_markerfacecolor() == "none" for line in axis.lines if len(line.get_xdata())]
     assert hollow == [False, False, False, True]
     assert axis.lines[0].get_gid() == "title:a seed=7: 40.00"
+    arms = {"a": {}, "b": {"fusion": "add"}, "c": {"data": "parity"}}
+    settings = {"fusion": "concat", "data": "listops", "model.fused_norm": "layer"}
+    axes = figure.ratios(runs, replace(STUDY, arms=arms, settings=settings)).axes
+    shown = [[text.get_text() for text in axis.get_legend().get_texts()] for axis in axes]
+    assert shown == [["concat", "add"], ["concat"]]
+    assert [axis.get_title(loc="left") for axis in axes] == ["listops", "parity"]

@@ -1,7 +1,7 @@
 """The figures of a study: its hypotheses, and its metric against the ratio of token to position and
 against the test length."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import pandas as pd
 from matplotlib import ticker
@@ -13,7 +13,7 @@ from posfuse.report.sections.differences import forest_of
 from posfuse.report.sections.test_lengths import results_by_length
 from posfuse.study.looks import Verdict
 from posfuse.study.scores import by_test_length
-from posfuse.study.spec import BEYOND, Study, Values
+from posfuse.study.spec import BEYOND, Study
 from posfuse.study.tables import quantity
 
 
@@ -44,21 +44,22 @@ def hypotheses(
 
 
 @style.styled
-def ratios(runs: pd.DataFrame, arms: Mapping[str, Values], metric: Metric = ACCURACY) -> Figure:
+def ratios(runs: pd.DataFrame, study: Study) -> Figure:
     """The metric against the ratio of token to position; one mark per run, in a panel per corpus.
 
     An operator has one shape and colour, hollow for arms with a further choice, such as
     model.fused_norm=layer. Arms that differ only in numbers look the same. Tuning runs are paler.
     """
-    corpus = runs["arm"].map(lambda arm: str(arms[arm].get("data", "")))
-    kind = runs["arm"].map(lambda arm: _kind(arm, arms))
+    metric, kinds = study.measured, {arm: _kind(arm, study) for arm in study.arms}
+    corpus, kind = runs["arm"].map(study.corpus), runs["arm"].map(kinds.get)
     panels = list(dict.fromkeys(corpus))
+    titles = [[name * (len(panels) > 1)] for name in panels]
     caption = (
         f"test {metric.level} against the norm of the token's part of the fused vector divided by "
         "that of the position's part, in the last whole epoch; mark: one run; pale: tuning; "
         "hollow: the operator with the named setting"
     )
-    figure, grid = style.grid([len(panels)], [[name] for name in panels], caption, (5.0, 3.0))
+    figure, grid = style.grid([len(panels)], titles, caption, (5.0, 3.0))
     for name, (axis,) in zip(panels, grid, strict=True):
         for (operator, choices), own in runs[corpus == name].groupby(kind, sort=False):
             looks = style.look(operator)
@@ -91,7 +92,7 @@ def by_length(runs: pd.DataFrame, study: Study) -> Figure:
     only in numbers; otherwise its arm's name."""
     metric = study.measured
     corpus = {arm: study.corpus(arm) for arm in study.arms}
-    names = {arm: " ".join(_kind(arm, study.arms)).rstrip() for arm in study.arms}
+    names = {arm: " ".join(_kind(arm, study)).rstrip() for arm in study.arms}
     different = {(corpus[arm], name) for arm, name in names.items()}
     if len(set(corpus.values())) == 1 or len(different) < len(names):
         names = {arm: arm for arm in names}
@@ -105,11 +106,11 @@ def by_length(runs: pd.DataFrame, study: Study) -> Figure:
     return results_by_length(rows, chance, metric)
 
 
-def _kind(arm: str, arms: Mapping[str, Values]) -> tuple[str, str]:
+def _kind(arm: str, study: Study) -> tuple[str, str]:
     """An arm's operator, and in words its further choices that not all arms of its corpus have,
     without numbers."""
-    own = arms[arm]
-    same = [other for other in arms.values() if other.get("data") == own.get("data")]
+    own = study.overrides[arm]
+    same = [other for other in study.overrides.values() if other.get("data") == own.get("data")]
     chosen = [
         f"{key.rpartition('.')[2]}={value}"
         for key, value in own.items()

@@ -95,7 +95,7 @@ def sections_of(plan: Plan, state: Progress, runs: pd.DataFrame) -> list[Section
     leans = caveats.of_verdicts(plan, state, tested)
     drawn, lengths = [], []
     if len(measured := runs[runs["norm_ratio"] > 0]):
-        draw = partial(figure.ratios, measured, study.arms, metric)
+        draw = partial(figure.ratios, measured, study)
         drawn = [Drawing("ratios", draw, f"{metric.heading} and the ratio of token to position.")]
     if table := tables_of_arms.lengths_table(tested, metric):
         draw = partial(figure.by_length, tested, study)

@@ -217,9 +217,14 @@ class Study(Strict):
     def measured(self) -> Metric:
         return METRICS[self.metric]
 
+    @property
+    def overrides(self) -> Arms:
+        """The overrides of each arm, with those of all runs."""
+        return {arm: {**self.settings, **own} for arm, own in self.arms.items()}
+
     def corpus(self, arm: str) -> str:
         """The `data` of an arm; empty for the default one."""
-        return str(self.arms[arm].get("data", self.settings.get("data", "")))
+        return str(self.overrides[arm].get("data", ""))
 
     @property
     def looks(self) -> Looks:
