@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 from statsmodels.stats.power import TTestPower
 
-from posfuse.evidence.metric import ACCURACY
+from posfuse.evidence.metric import ACCURACY, EXACT_MATCH, MACRO_F1
 from posfuse.statistics.comparisons import seeds_for_difference, seeds_for_equivalence
 from posfuse.statistics.paired import spread_limit
 from posfuse.statistics.sequential import Looks, chances
@@ -110,6 +110,22 @@ def test_each_arm_has_the_chance_and_the_resolution_of_its_own_corpus():
     assert resolution(runs, ["add", "concat"]) == 0.5
     assert resolution(runs, ["concat"]) == 0.1
     assert np.isnan(resolution(runs, ["mul"]))
+    assert resolution(runs, ["concat"], EXACT_MATCH) == 0.1
+    assert np.isnan(resolution(runs, ["concat"], MACRO_F1))  # is no fraction of documents
+
+
+@pytest.mark.parametrize(
+    ("metric", "guess", "words"),
+    [("accuracy", 20, "chance"), ("macro_f1", 0, "0 %"), ("exact_match", 0, "0 %"),
+     ("bits_per_byte", 8, "8 bits per byte")],
+)  # fmt: skip
+def test_the_caption_says_what_a_run_that_diverged_counts_as(metric, guess, words):
+    runs = study_runs(metric, add=[2.0, 2.0], concat=[2.0, None])
+    study = small_study(metric=metric)
+    plan = Plan(study, {arm: Choice({}) for arm in study.arms}, {}, "d")
+    caption = tables_of_arms.arms_table(plan, runs).caption
+    assert f"A run that diverged counts as {words}. " in caption
+    assert outcomes(runs, study.measured)["concat"][1] == guess
 
 
 def sample_of(mean, std, n=8):

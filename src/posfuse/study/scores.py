@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from posfuse.evidence.metric import ACCURACY, Metric
+from posfuse.statistics.comparisons import step_of
 from posfuse.statistics.lengths import area
 from posfuse.study.spec import BEYOND
 
@@ -83,7 +84,7 @@ def resolution(runs: pd.DataFrame, arms: Iterable[str], metric: Metric = ACCURAC
     """The points of one test document in the smallest test split of these arms; NaN if no run has
     its size, or if the metric is not a fraction of documents."""
     sizes = runs.loc[runs["arm"].isin(list(arms)), "test_documents"]
-    return 100 / float(sizes.min()) if metric.is_share else np.nan
+    return step_of(metric, float(sizes.min()))
 
 
 def best_was_last(runs: pd.DataFrame) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from posfuse.evidence.metric import Metric
+from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.report import table
 from posfuse.report.sections import own_values
 from posfuse.report.table import Column, Table, table_of
@@ -134,7 +134,9 @@ def _share(most: float, share: float) -> str:
 
 def guess_text(metric: Metric) -> str:
     """The words for the value of a run that diverged."""
-    return f"{metric.guess:g} {metric.unit}" if metric.guess else "chance"
+    if metric == ACCURACY:
+        return "chance"
+    return f"{metric.guess:g} {'%' if metric.is_share else metric.unit}"
 
 
 def _capital(text: str) -> str:
