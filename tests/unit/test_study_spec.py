@@ -54,6 +54,19 @@ def test_a_study_is_read(written):
     }
 
 
+@pytest.mark.parametrize(
+    ("metric", "margin"), [("accuracy", 1.0), ("macro_f1", 1.0), ("bits_per_byte", 0.01)]
+)
+def test_the_default_margin_is_one_point_or_the_metrics_own(written, metric, margin):
+    tuning = {"random": {"optim.lr": {"least": 1e-4, "most": 1e-2}}, "trials": 2, "seeds": "10-17"}
+    tuning |= {"repeats": 8, "null_arm": "add"}
+    of_add = {"hypotheses": GOOD["hypotheses"][:1], "arms": dict(list(GOOD["arms"].items())[:2])}
+    changes = {"metric": metric, "tuning": tuning, "assumed__between": 1, **of_add}
+    _, study = read_study(written(**changes))
+    assert [h.margin for h in study.hypotheses] == [margin, margin]  # of the null arm too
+    assert read_study(written(metric=metric))[1].hypotheses[1].margin == 2
+
+
 def test_an_arm_that_a_list_names_twice_counts_twice(written):
     sides = {"arm": "add", "than": ["concat", "concat_none", "concat_none"]}
     changes = {f"hypotheses__0__{key}": value for key, value in sides.items()}

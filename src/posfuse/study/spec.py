@@ -88,7 +88,10 @@ class Hypothesis(Strict):
         default_factory=list
     )
     expects: Annotated[str, one_of(EXPECTED)] = ""
-    margin: Annotated[float, about("largest difference that does not matter", gt=0, le=100)] = 1.0
+    margin: Annotated[
+        float | None,
+        about("what does not matter; default: 1 point, or 0.01 bits per byte", gt=0, le=100),
+    ] = None  # None until its study is made
     family: Annotated[str, about("hypotheses that share alpha")] = "primary"
     outcome: Annotated[str, about("the metric; or beyond: beyond the trained length")] = ""
     solved: Annotated[float | None, about("percent, in place of the study's", gt=0, le=100)] = None
@@ -137,6 +140,7 @@ class Hypothesis(Strict):
     @property
     def margins(self) -> Margins:
         """The limits of the decision. Only a difference beyond the margin refutes equivalence."""
+        assert self.margin is not None
         beyond = self.margin if self.expects == "equivalent" else 0.0
         return Margins(self.margin, beyond, of_shares=self.solved is not None)
 
@@ -177,13 +181,16 @@ class Study(Strict):
     assumed: Assumed = field(default_factory=lambda: Assumed(math.nan, math.nan))
 
     def __post_init__(self) -> None:
+        for h in self.hypotheses:
+            if h.margin is None:
+                h.margin = 1.0 if self.measured.is_share else self.measured.margin
         if self.tuning and self.tuning.null_arm in self.arms and NULL_ARM not in self.arms:
             self.arms[NULL_ARM] = dict(self.arms[self.tuning.null_arm])
             self.hypotheses.append(
                 Hypothesis(
                     NULL_ARM, "An arm that is tuned twice is equal to itself.", NULL_ARM,
                     self.tuning.null_arm, expects="equivalent", family="control",
-                    margin=max(h.margin for h in self.hypotheses),
+                    margin=max(h.margins.equivalence for h in self.hypotheses),
                 )
             )  # fmt: skip
         for h in self.hypotheses:
