@@ -9,7 +9,7 @@ from posfuse.config import CONF_DIR
 from posfuse.errors import InputError
 from posfuse.runs import records
 from posfuse.study.plan import PLAN, Choice, choose, finalists, freeze, read_plan, stored
-from posfuse.study.spec import Evaluation, Tuning
+from posfuse.study.spec import Assumed, Evaluation, Tuning
 from study_runs import small_study
 
 STUDY = small_study(tuning=Tuning(grid={"optim.lr": [1e-3, 3e-3, 1e-2]}, seeds=[100, 101]))
@@ -90,6 +90,7 @@ def test_a_frozen_plan_is_read_back(tmp_path):
     assert read_plan(STUDY, tmp_path, has_tested=True) == plan
     assert plan.arms()["concat"] == {"fusion": "concat", "optim.lr": 0.01}
     assert len(plan.digest) == 64
+    assert (tmp_path / PLAN).read_text().count("assumed") == 1  # as of earlier versions
 
 
 def test_any_change_gives_another_digest(tmp_path):
@@ -102,9 +103,11 @@ def test_any_change_gives_another_digest(tmp_path):
             (replace(STUDY, hypotheses=[replace(STUDY.hypotheses[0], margin=2.0)]), CHOICES,
              CONFIGS),
             (STUDY, CHOICES, CONFIGS | {"add": "f2"}),
+            (replace(STUDY, hypotheses=[replace(STUDY.hypotheses[0], assumed=Assumed(1, 1))]),
+             CHOICES, CONFIGS),
         )
     }  # fmt: skip
-    assert len(digests) == 5
+    assert len(digests) == 6
 
 
 def test_the_time_of_a_plan_is_part_of_its_digest(tmp_path, monkeypatch):

@@ -211,7 +211,7 @@ def test_the_forecast_counts_all_repeats():
     own = study()
     # 3 repeats x 3 arms x (4 trials x 1 seed + 2 finalists x 2 seeds); 3 arms x 2 seeds a repeat.
     assert forecast.numbers_of_runs(own) == (72, 12, 18)
-    assert own.spread_of_units == pytest.approx((1 + 4 / 2) ** 0.5)
+    assert own.spread_of_units(own.hypotheses[0]) == pytest.approx((1 + 4 / 2) ** 0.5)
     lines = "\n".join(forecast.forecast(own, None))
     assert "tuning: 3 repeats x 3 arms x (4 trials x 1 seeds + 2 finalists x 2 seeds) = 72" in lines
     assert "2 points over seeds, 1 over repeats of tuning" in lines
@@ -233,6 +233,10 @@ def test_the_forecast_counts_all_repeats():
         ),
         ("tuning.repeats", 1, "tuning.null_arm: needs tuning.repeats of 2 or more"),
         ("assumed.between", 0, "assumed.between: missing; give the spread of"),
+        (
+            "hypotheses.0.assumed", {"difference": 3, "spread": 2},
+            "hypotheses[0].assumed.between: missing; give the spread of",
+        ),
         ("testing.looks", [], "testing.looks: must be ascending numbers of repeats from 2 on"),
     ],
 )  # fmt: skip

@@ -352,6 +352,9 @@ CONTENT = {
          "hypotheses[1]: 16 seeds cannot decide it by solved runs with alpha=0.05, 2 in its family "
          "and margin=0.0001; no feasible number of seeds can; give a larger margin"),
         ({"assumed": {"difference": 100, "spread": 4}}, "assumed: differences of 100, 0 and"),
+        ({"solved": None, "hypotheses__1__solved": 90, "assumed": {"difference": 2, "spread": 4}},
+         "hypotheses[1].assumed: differences of 100, 0 and -100 points with a mean of d=2 have a"),
+        ({"hypotheses__1__assumed": {"difference": 2, "spread": 4}}, "hypotheses[1].assumed: diff"),
         ({"testing__looks": [6]}, "hypotheses[0]: 6 seeds cannot decide it by solved runs with "
          "alpha=0.05, 2 in its family and margin=1; one look needs 7 or more"),
         ({"hypotheses__1__expects": "equivalent", "hypotheses__1__margin": 10},
@@ -369,6 +372,19 @@ def test_what_cannot_be_decided_is_refused_in_one_line(changes, message, tmp_pat
         read_study(write_study(tmp_path / "mine.yaml", CONTENT, **changes))
     (line,) = str(error.value).splitlines()
     assert line.startswith(f"{tmp_path / 'mine.yaml'}: {message}")
+
+
+def test_a_hypothesis_about_solved_runs_may_have_its_own_assumed(tmp_path):
+    """Its power is that of a study of this kind alone, and so is that of the other hypothesis."""
+
+    def power(**changes):
+        changes["hypotheses__1__family"] = "second"
+        _, own = read_study(write_study(tmp_path / "mine.yaml", CONTENT, **changes))
+        return [line for line in forecast.forecast(own, None) if "true difference" in line]
+
+    means = {"solved": None, "assumed": {"difference": 2, "spread": 4}}
+    own = {"hypotheses__1__solved": 90, "hypotheses__1__assumed": CONTENT["assumed"]}
+    assert power(**means, **own) == power(**means)[:2] + power()[2:]
 
 
 def test_the_fewest_seeds_are_enough(tmp_path):

@@ -83,7 +83,7 @@ def of_plan(study: Study, settings: Mapping[str, Mapping[str, Any]]) -> list[str
     if idle := [n for look, n in enumerate(study.looks.seeds) if _is_idle(study, look)]:
         leans[IDLE] = [f"looks at {', '.join(map(str, idle))}"]
     for h in [h for h in study.hypotheses if h.expects == "equivalent"]:
-        spread, family = expected_spread(h, study.spread_of_units), len(study.families[h.family])
+        spread, family = expected_spread(h, study.spread_of_units(h)), len(study.families[h.family])
         if chances(0.0, spread, h.margins, study.looks, family)[-1][EQUIVALENT] < 1 / 2:
             leans.setdefault(MARGIN, []).append(h.name)
     return [f"caution: {sentence({text: names})}" for text, names in leans.items()]

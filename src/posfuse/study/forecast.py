@@ -114,23 +114,25 @@ def forecast(study: Study, seconds: float | None) -> list[str]:
         lines.append(f"testing: at least {least} runs{hours(least)}")
         lines.append(f"         at most {most} runs{hours(most)}")
     of_repeats = f", {assumed.between:g} over repeats of tuning" if study.repeats > 1 else ""
+    own = " (or as a hypothesis's own `assumed` says)" * any(h.assumed for h in study.hypotheses)
     lines += [
         "power at the strictest level of Holm's rule, if a difference of two arms spreads",
-        f"by {assumed.spread:g} {study.measured.unit} over seeds{of_repeats} and arms have "
+        f"by {assumed.spread:g} {study.measured.unit} over seeds{of_repeats}{own} and arms have "
         "independent noise; it is lower if differences spread more:",
     ]
     for family, hypotheses in study.families.items():
         groups = Counter(
-            (h.expects == "equivalent", h.margins, expected_spread(h, study.spread_of_units))
+            (h.expects == "equivalent", h.margins, study.assumed_for(h).difference,
+             expected_spread(h, study.spread_of_units(h)))
             for h in hypotheses
-        )
-        for (equivalent, margins, spread), n in groups.items():
+        )  # fmt: skip
+        for (equivalent, margins, difference, spread), n in groups.items():
             kind = "equivalent" if equivalent else "greater or less"
             of_margin = f"margin ±{margins.equivalence:g}, spread {spread:.3g}"
             lines.append(f"  {family}: {n} x {kind}, {of_margin}")
             yes, no = ("refuted", "supported") if equivalent else ("supported", "equivalent")
             of = len(hypotheses)
-            lines.append(_power(assumed.difference, spread, yes, study, margins, of, AHEAD))
+            lines.append(_power(difference, spread, yes, study, margins, of, AHEAD))
             lines.append(_power(0.0, spread, no, study, margins, of, EQUIVALENT))
     shown = ", ".join(map(str, looks.seeds))
     return [*lines, f"looks: {shown} {study.units}; alpha = {looks.alpha:g} per family"]

@@ -173,8 +173,12 @@ def freeze(study: Study, choices: dict[str, Choice], configs: dict[str, str], fo
 
 def _content(study: Study) -> dict[str, Any]:
     """The study without its search path, because the fingerprints depend on the content of its
-    files."""
-    return {key: value for key, value in asdict(study).items() if key != "searchpath"}
+    files, and without a key that earlier versions lack, if it has no value."""
+    content = {key: value for key, value in asdict(study).items() if key != "searchpath"}
+    for h in content["hypotheses"]:
+        if h["assumed"] is None:
+            del h["assumed"]
+    return content
 
 
 def _digest(content: Mapping[str, Any]) -> str:

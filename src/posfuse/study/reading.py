@@ -170,11 +170,13 @@ def _check_repeats(study: Study) -> None:
             f"testing.looks: the last look needs {study.testing.looks[-1]} repeats, but "
             f"tuning.repeats={n}; looks count repeats"
         )
-    if not study.assumed.between:
-        raise InputError(
-            "assumed.between: missing; give the spread of a difference over repeats of tuning, to "
-            "plan for"
-        )
+    for i, h in enumerate(study.hypotheses):
+        if not study.assumed_for(h).between:
+            place = f"hypotheses[{i}]." if h.assumed else ""
+            raise InputError(
+                f"{place}assumed.between: missing; give the spread of a difference over repeats of "
+                "tuning, to plan for"
+            )
 
 
 def _check_test(test: Evaluation, tuning: list[int], units: str) -> None:
@@ -228,14 +230,17 @@ def _check_solved(study: Study) -> None:
         raise InputError(
             "solved: compares seeds, and tuning.repeats repeats; remove one of the two"
         )
-    d, spread, looks = study.assumed.difference, study.assumed.spread, study.looks
-    if d >= 100 or not d * (100 - d) <= spread**2 <= 100**2 - d**2:
-        raise InputError(
-            f"assumed: differences of 100, 0 and -100 points with a mean of d={d:g} have a spread "
-            f"from √(d (100 - d)) to √(100² - d²) (got {spread:g}); give such as "
-            "{difference: 40, spread: 60}"
-        )
+    looks = study.looks
     for place, h in asked.items():
+        is_own = h.assumed or study.solved is None  # other hypotheses may be about the metric
+        key = f"{place}.assumed" if is_own else "assumed"
+        d, spread = study.assumed_for(h).difference, study.assumed_for(h).spread
+        if d >= 100 or not d * (100 - d) <= spread**2 <= 100**2 - d**2:
+            raise InputError(
+                f"{key}: differences of 100, 0 and -100 points with a mean of d={d:g} have a "
+                f"spread from √(d (100 - d)) to √(100² - d²) (got {spread:g}); give such as "
+                "{difference: 40, spread: 60}"
+            )
         if h.solved is not None and h.solved <= 1:
             raise InputError(f"solved: is in percent (got {h.solved:g}); give more, such as 90")
         if not h.is_of_two_arms:

@@ -77,6 +77,15 @@ class Evaluation(Strict):
 
 
 @dataclass
+class Assumed(Strict):
+    """A true difference and its spread over seeds, for the power of the plan."""
+
+    difference: Positive
+    spread: Positive
+    between: Annotated[float, about("the spread over repeats of tuning", ge=0)] = 0.0
+
+
+@dataclass
 class Hypothesis(Strict):
     """A statement about the paired difference arm - than, in the unit of the study's metric."""
 
@@ -95,6 +104,7 @@ class Hypothesis(Strict):
     family: Annotated[str, about("hypotheses that share alpha")] = "primary"
     outcome: Annotated[str, about("the metric; or beyond: beyond the trained length")] = ""
     solved: Annotated[float | None, about("percent, in place of the study's", gt=0, le=100)] = None
+    assumed: Annotated[Assumed | None, about("in place of the study's")] = None
 
     @property
     def sides(self) -> list[list[str]]:
@@ -153,15 +163,6 @@ class Convergence(Strict):
 
 
 @dataclass
-class Assumed(Strict):
-    """A true difference and its spread over seeds, for the power of the plan."""
-
-    difference: Positive
-    spread: Positive
-    between: Annotated[float, about("the spread over repeats of tuning", ge=0)] = 0.0
-
-
-@dataclass
 class Study(Strict):
     question: str
     metric: Annotated[str, one_of(METRICS)] = "accuracy"
@@ -213,12 +214,15 @@ class Study(Strict):
         """The test seeds of a unit of each arm."""
         return 1 if self.repeats == 1 else len(self.test_seeds) // self.repeats
 
-    @property
-    def spread_of_units(self) -> float:
+    def assumed_for(self, h: Hypothesis) -> Assumed:
+        return h.assumed or self.assumed
+
+    def spread_of_units(self, h: Hypothesis) -> float:
         """The assumed spread of the difference of two arms over units. It consists of the spread of
         tuning, which a repeat's seeds do not reduce, and the spread of the mean over its seeds."""
-        between = self.assumed.between if self.repeats > 1 else 0.0
-        return math.hypot(between, self.assumed.spread / math.sqrt(self.seeds_of_units))
+        assumed = self.assumed_for(h)
+        between = assumed.between if self.repeats > 1 else 0.0
+        return math.hypot(between, assumed.spread / math.sqrt(self.seeds_of_units))
 
     @property
     def measured(self) -> Metric:
