@@ -341,6 +341,11 @@ def test_bags_of_words_are_averaged_by_corpus():
     study = replace(STUDY, arms={"a": {"data": "parity"}, "b": {"data": "parity"}})
     table = tables_of_arms.bags_table(study, bags)
     assert table.rows == [["parity", "45.00", "65.00"]]
+    study = replace(study, settings={"data.max_len": 40, "data.batch_size": 8})
+    study.arms["b"] |= {"data.max_len": 80, "data.batch_size": 4}
+    assert tables_of_arms.bags_table(study, bags).rows == [
+        ["parity max_len=40", "50.00", "70.00"], ["parity max_len=80", "45.00", "65.00"]
+    ]  # fmt: skip
     assert tables_of_arms.bags_table(study, bags.drop(columns="bag_of_words")) is None
 
 

@@ -18,6 +18,8 @@ from posfuse.study.repeats import seeds_of_unit, units_of
 from posfuse.study.scores import best_was_last, by_test_length, outcomes
 from posfuse.study.spec import BEYOND, Study
 
+STRINGS = ("data.corpus.", "data.max_len", "data.limit")  # keys that change a task's strings
+
 
 def arms_table(plan: Plan, runs: pd.DataFrame) -> Table:
     """The chosen settings of each arm, and its test results."""
@@ -112,7 +114,8 @@ def bags_table(study: Study, runs: pd.DataFrame) -> Table | None:
     if "bag_of_words" not in runs:
         return None
     tested = runs[runs["bag_of_words"].notna()]
-    tested = tested.assign(task=tested["arm"].map(study.corpus))
+    tasks = {arm: _task(study, arm) for arm in study.arms}
+    tested = tested.assign(task=tested["arm"].map(tasks))
     rows = tested.drop_duplicates(["task", "seed"]).groupby("task", sort=False)
     return table_of(
         rows[["bag_of_words", "bag_with_ends"]].mean().reset_index(),
@@ -126,6 +129,18 @@ def bags_table(study: Study, runs: pd.DataFrame) -> Table | None:
         caption="Test accuracy in %, mean over the test seeds' strings, of logistic regression on "
         "TF-IDF: without position, and with the pair of the first and the last symbol as a word.",
     )
+
+
+def _task(study: Study, arm: str) -> str:
+    """An arm's task, with the settings of its strings in which arms of the task differ."""
+    own, task = study.overrides[arm], study.corpus(arm)
+    same = [study.overrides[other] for other in study.arms if study.corpus(other) == task]
+    chosen = [
+        f"{key.rpartition('.')[2]}={value}"
+        for key, value in own.items()
+        if key.startswith(STRINGS) and any(other.get(key) != value for other in same)
+    ]
+    return " ".join([task, *chosen])
 
 
 def _share(most: float, share: float) -> str:
