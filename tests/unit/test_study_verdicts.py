@@ -360,8 +360,14 @@ def test_accuracy_by_test_length_as_lines():
     assert {text.get_text() for text in axis.texts} == {"add", "none encoding=tupe"}
 
 
-def test_the_cpu_time_of_a_run_follows_from_two_short_ones(monkeypatch):
-    """By hand: 2 s and 0.1 s a batch, 100 batches, a test of 1 s, 2 threads: (2 + 10 + 1) x 2."""
+@pytest.mark.parametrize(
+    ("changes", "fewest"),
+    [({}, 5), ({"base": "mine"}, 30), ({"base": "mine", "settings": {"trainer.evaluations": 6}}, 6),
+     ({"tuning": Tuning(grid={"trainer.evaluations": [7, 8]}, seeds=[9])}, 7)],
+)  # fmt: skip
+def test_the_cpu_time_of_a_run_follows_from_two_short_ones(changes, fewest, tmp_path, monkeypatch):
+    """By hand: 2 s and 0.1 s a batch, 100 batches, a test of 1 s, 2 threads: (2 + 10 + 1) x 2. The
+    short run has a batch for each evaluation of an epoch."""
 
     class Timed:
         folder = "timing"
@@ -371,6 +377,8 @@ def test_the_cpu_time_of_a_run_follows_from_two_short_ones(monkeypatch):
 
         def run(self, arms, seeds, extra):
             assert seeds == [8]
+            limits = {values["trainer.limit_batches"] for values in self.arms.values()}
+            assert limits == {fewest, fewest + 20}
 
         def results(self, arms, seeds):
             return {
@@ -386,8 +394,9 @@ def test_the_cpu_time_of_a_run_follows_from_two_short_ones(monkeypatch):
             }  # fmt: skip
 
     monkeypatch.setattr(forecast, "Sweep", Timed)
-    monkeypatch.setattr(forecast, "fingerprints", lambda *_: {})
-    assert forecast.cpu_seconds_per_run("mine", STUDY, []) == pytest.approx(26)
+    (tmp_path / "mine.yaml").write_text("trainer: {evaluations: 30}")
+    study = small_study(searchpath=[str(tmp_path)], **changes)
+    assert forecast.cpu_seconds_per_run("mine", study, []) == pytest.approx(26)
 
 
 def test_the_figure_of_ratios_has_one_mark_per_run():

@@ -9,7 +9,7 @@ from posfuse.errors import InputError
 from posfuse.runs.records import Record
 from posfuse.statistics.contrasts import AHEAD, EQUIVALENT
 from posfuse.statistics.sequential import Margins, chances
-from posfuse.study.configurations import fingerprints
+from posfuse.study.configurations import fingerprints, settings_of_arms
 from posfuse.study.spec import NULL_ARM, Hypothesis, Study
 from posfuse.study.sweeps import Sweep
 
@@ -34,12 +34,12 @@ def cpu_seconds_per_run(name: str, study: Study, extra: list[str]) -> float:
     the machine may have changed.
     """
     first = next(iter(study.trials().values()), {})
-    own_arms = {arm: values for arm, values in study.arms.items() if arm != NULL_ARM}
-    given = [study.settings, *own_arms.values()]
-    few = max(FEW, *(int(values.get("trainer.evaluations", 1)) for values in given))
+    own_arms = {arm: {**own, **first} for arm, own in study.arms.items() if arm != NULL_ARM}
+    composed = settings_of_arms(study, own_arms, extra).values()
+    few = max(FEW, *(settings["trainer.evaluations"] for settings in composed))
     sizes = (few, few + MORE)
     arms = {
-        f"{arm}.{n}": {**values, **first, "trainer.limit_batches": n}
+        f"{arm}.{n}": {**values, "trainer.limit_batches": n}
         for arm, values in own_arms.items()
         for n in sizes
     }
