@@ -132,6 +132,9 @@ MISTAKES = [
     ({"tuning__grid": {"trainer.mechanism": [False, True]}},
      "tuning.trainer.mechanism: cannot change a result; put it into settings"),
     ({"searchpath": ["nope"]}, "searchpath: no folder /"),
+    ({"searchpath": ["pkg://nope.conf"]}, "searchpath: no package 'nope.conf'; name another, or"),
+    ({"searchpath": ["pkg://json.decoder"]}, "searchpath: no package 'json.decoder'; name another"),
+    ({"searchpath": ["pkg://"]}, "searchpath: no package ''; name another, or a folder"),
     ({"testing__looks": list(range(2, 53)), "testing__seeds": "0-52"},
      "testing.looks: List should have at most 50 items"),
     ({"hypotheses__1__minus": [[["add"]], "add"]}, "hypotheses[1]: [['add']] is not an arm"),
@@ -243,14 +246,19 @@ def test_a_key_that_cannot_change_a_result_may_be_in_settings_or_on_the_command_
     check_extra(overrides(neutral))
 
 
-def test_a_search_path_is_relative_to_the_studys_file(written, tmp_path):
-    (tmp_path / "conf" / "own").mkdir(parents=True)
-    (tmp_path / "conf" / "mine.yaml").write_text("model: {d_model: 8}")
-    changes = {"searchpath": ["conf"], "base": "mine", "settings": {"own": ["a"]}}
+@pytest.mark.parametrize("folder", ["conf", "pkg://of_dots.conf", "pkg://of_slashes/conf"])
+def test_a_search_path_is_relative_to_the_studys_file_or_a_package(
+    folder, written, tmp_path, monkeypatch
+):
+    monkeypatch.syspath_prepend(tmp_path)
+    place = tmp_path / folder.removeprefix("pkg://").replace(".", "/")
+    (place / "own").mkdir(parents=True)
+    (place / "mine.yaml").write_text("model: {d_model: 8}")
+    changes = {"searchpath": [folder], "base": "mine", "settings": {"own": ["a"]}}
     with pytest.raises(InputError, match=r"settings.own: takes one name \(got \['a'\]\)"):
         read_study(written(**changes))
     _, study = read_study(written(**changes | {"settings": {}}), ["/further"])
-    assert study.searchpath == [str(tmp_path / "conf"), "/further"]
+    assert study.searchpath == [str(place), "/further"]
 
 
 def test_a_search_path_on_the_command_line():

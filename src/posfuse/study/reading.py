@@ -5,6 +5,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from posfuse.config import CONF_DIR
@@ -21,6 +22,7 @@ from posfuse.study.sweeps import is_group, is_of_launcher, is_set_by_study
 
 # The endings of the names of a study's sweeps, or the beginnings of these endings.
 SWEEPS = re.compile(r"_(tune|test|timing|r\d+|r\d+_null)$")
+PACKAGE = "pkg://"  # Hydra's notation of a package of config files
 
 
 def read_study(name: str, searchpath: Sequence[str] = ()) -> tuple[str, Study]:
@@ -53,14 +55,24 @@ def read_study(name: str, searchpath: Sequence[str] = ()) -> tuple[str, Study]:
 
 
 def config_folder(key: str, start: Path, folder: str) -> str:
-    """A folder of config files as an absolute path; `pkg://name` is not changed. Raises InputError,
-    which names the key, if there is no such folder."""
-    path = (start / folder.removeprefix("file://")).resolve()
-    if folder.startswith("pkg://"):
-        return folder
+    """A folder of config files, or that of a package (`pkg://name`), as an absolute path. Raises
+    InputError, which names the key, if there is no such folder."""
+    path = start / folder.removeprefix("file://")
+    if folder.startswith(PACKAGE):
+        path = _package_folder(key, folder.removeprefix(PACKAGE).replace("/", "."))
     if not path.is_dir():
-        raise InputError(f"{key}: no folder {path}; name another")
-    return str(path)
+        raise InputError(f"{key}: no folder {path.resolve()}; name another")
+    return str(path.resolve())
+
+
+def _package_folder(key: str, name: str) -> Path:
+    try:
+        spec = find_spec(name)
+    except (ImportError, ValueError):
+        spec = None
+    if spec is None or not spec.submodule_search_locations:
+        raise InputError(f"{key}: no package {name!r}; name another, or a folder")
+    return Path(next(iter(spec.submodule_search_locations)))
 
 
 def _check_study(study: Study, problems: Problems) -> None:
