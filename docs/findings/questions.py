@@ -124,7 +124,7 @@ def judgement(claim: dict[str, Any]) -> list[str]:
 
 
 def listed() -> str:
-    """All studies and sweeps with rows, then those without."""
+    """All studies and sweeps with rows."""
     rows = []
     for path in sorted(FOLDER.glob(f"*/{RUNS}")):
         folder, runs = path.parent, pd.read_csv(path)
@@ -133,8 +133,6 @@ def listed() -> str:
             asked = judged(folder)[0].study.question
         hours = f"{runs['core_seconds'].sum() / 3600:.1f}" if "core_seconds" in runs else ""
         rows.append([link(folder.name), asked, str(len(runs)), hours])
-    missing = dict.fromkeys(q["study"] for q in ASKED["questions"])
-    rows += [[name, NOT_RUN, "", ""] for name in missing if not has_rows(FOLDER / name)]
     return lines(["study", "question", "runs", "core hours"], rows)
 
 
