@@ -152,7 +152,7 @@ def test_early_stopping_survives_a_kill(corpus, tmp_path, monkeypatch):
 def test_the_state_of_another_configuration_is_refused(corpus, tmp_path, monkeypatch):
     data = shutil.copytree(corpus, tmp_path / "corpus")
     killed(small_config(data), tmp_path / "run", monkeypatch)
-    write_corpus(data, seed=1)
+    write_corpus(data, n_classes=4, seed=1)  # more classes and words, so also other shapes
     with pytest.raises(InputError, match=r"last\.ckpt: belongs to another configuration"):
         train(small_config(data), tmp_path / "run")
     (tmp_path / "run" / records.LAST).unlink()

@@ -14,16 +14,23 @@ from refusals import refusal
 def saved(tmp_path):
     """A checkpoint's file, and what is in it."""
     path, content = tmp_path / "checkpoints" / "last.ckpt", {"weights": torch.arange(8.0), "n": 3}
-    WholeFiles().save_checkpoint(content, path)
+    content["callbacks"] = {"Checkpoints": Checkpoints(path, 1e9, "its own").state_dict()}
+    WholeFiles("its own").save_checkpoint(content, path)
     return path, content
 
 
 def test_a_saved_checkpoint_is_read(saved):
     path, content = saved
-    found = WholeFiles().load_checkpoint(path)
+    found = WholeFiles("its own").load_checkpoint(path)
     assert found["n"] == content["n"]
     assert torch.equal(found["weights"], content["weights"])
     assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_the_checkpoint_of_another_configuration_is_refused_by_its_name(saved):
+    line = refusal(WholeFiles("another").load_checkpoint, saved[0])
+    assert line.startswith(f"{saved[0]}: belongs to another configuration, or its data has changed")
+    assert line.endswith("sweep_id=NAME for a new folder, or remove that file to start again")
 
 
 def test_a_damaged_checkpoint_is_refused_by_its_name(saved):

@@ -34,6 +34,7 @@ from posfuse.model.network import (
 from posfuse.model.positions import PositionSampler
 from posfuse.model.pretrained_host import Host, HostTable
 from posfuse.process import signals
+from posfuse.runs import identity
 from posfuse.runs.checks import task_of
 from posfuse.runs.records import BEST, LAST
 from posfuse.runs.seeds import validation_seed, with_split_seed
@@ -236,7 +237,7 @@ def build_trainer(cfg: Config, folder: Path, observers: Sequence[Callback]) -> L
             logger=False,
             callbacks=callbacks,
             # Lightning's SLURM plugin would use the job's tasks as devices and requeue the job.
-            plugins=[LightningEnvironment(), WholeFiles()],
+            plugins=[LightningEnvironment(), WholeFiles(identity.fingerprint(cfg))],
             default_root_dir=folder,
             deterministic=True,
             num_sanity_val_steps=0,

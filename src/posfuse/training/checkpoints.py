@@ -21,7 +21,14 @@ AGREE_EVERY = 10  # steps after which the processes of a run decide together whe
 
 class WholeFiles(TorchCheckpointIO):
     """Writes a checkpoint with another name in the same folder and renames it. Lightning copies it
-    from the system's temporary folder, so a killed process can leave an incomplete file."""
+    from the system's temporary folder, so a killed process can leave an incomplete file.
+
+    Reads only a state that `Checkpoints` saved with this fingerprint. Lightning would load the
+    weights before a callback could compare it.
+    """
+
+    def __init__(self, fingerprint: str) -> None:
+        self.fingerprint = fingerprint
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None
@@ -35,7 +42,13 @@ class WholeFiles(TorchCheckpointIO):
     def load_checkpoint(
         self, path: Any, map_location: Any = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
-        return read_checkpoint(Path(path))
+        checkpoint = read_checkpoint(Path(path))
+        if checkpoint["callbacks"][Checkpoints.__qualname__] != {"fingerprint": self.fingerprint}:
+            raise InputError(
+                f"{path}: belongs to another configuration, or its data has changed; give "
+                "sweep_id=NAME for a new folder, or remove that file to start again"
+            )
+        return checkpoint
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
@@ -60,13 +73,6 @@ class Checkpoints(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         return {"fingerprint": self.fingerprint}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        if state_dict["fingerprint"] != self.fingerprint:
-            raise InputError(
-                f"{self.path}: belongs to another configuration, or its data has changed; give "
-                "sweep_id=NAME for a new folder, or remove that file to start again"
-            )
 
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         signals.install()  # Lightning installs another handler in each of its loops
