@@ -92,6 +92,18 @@ def test_runs_that_differ_in_their_own_training_share_it(first, corpus, tmp_path
         train(config(corpus, root / "cache", "fusion=concat"), tmp_path / "concat")
 
 
+def test_own_code_that_has_changed_is_pretrained_again(corpus, tmp_path, monkeypatch):
+    code = tmp_path / "pretrained_operator.py"
+    code.write_text("from posfuse.model.fusion import Add\n\n\nclass Mine(Add):\n    pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    own = ["fusion.name=mine", "fusion._target_=pretrained_operator.Mine", "pretrain.max_epochs=1"]
+    cfg = config(corpus, tmp_path / "cache", *own)
+    before = folder_of(cfg)
+    assert folder_of(cfg) == before
+    code.write_text(f"{code.read_text()}    # changed\n")
+    assert folder_of(cfg) != before
+
+
 @pytest.mark.parametrize("step", [5, 9])  # inside the second epoch of four steps, and the third
 def test_pretraining_resumes_where_it_was(first, corpus, tmp_path, step):
     _, _, record = first

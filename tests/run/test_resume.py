@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from posfuse.errors import AlreadyRunning, InputError
+from posfuse.errors import AlreadyRunning, Conflict, InputError
 from posfuse.process import signals
 from posfuse.runs import records
 from posfuse.sweeps import status
@@ -159,6 +159,25 @@ def test_the_state_of_another_configuration_is_refused(corpus, tmp_path, monkeyp
     train(small_config(data), tmp_path / "run")
     train(small_config(data), tmp_path / "again")
     assert_same_files(tmp_path / "again", tmp_path / "run")
+
+
+def test_a_result_and_a_state_of_own_code_that_has_changed_are_refused(
+    corpus, tmp_path, monkeypatch
+):
+    code = tmp_path / "changing_operator.py"
+    code.write_text("from posfuse.model.fusion import Add\n\n\nclass Mine(Add):\n    pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    cfg = small_config(corpus, "fusion.name=mine", "fusion._target_=changing_operator.Mine")
+    record = train(cfg, tmp_path / "done")
+    assert train(cfg, tmp_path / "done") == record
+    killed(cfg, tmp_path / "run", monkeypatch)
+    code.write_text(f"{code.read_text()}    # changed\n")
+    with pytest.raises(Conflict, match=r"result\.json: .* earlier code of changing_operator\.py;"):
+        train(cfg, tmp_path / "done")
+    with pytest.raises(InputError, match=r"last\.ckpt: belongs to .* or your code has changed"):
+        train(cfg, tmp_path / "run")
+    (tmp_path / "done" / records.RESULT).unlink()
+    assert train(cfg, tmp_path / "done")["code"] != record["code"]
 
 
 def test_a_run_resumes_in_a_folder_that_was_moved(corpus, tmp_path, monkeypatch, recwarn):

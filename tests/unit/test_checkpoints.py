@@ -9,28 +9,37 @@ from posfuse.process import signals
 from posfuse.training.checkpoints import AGREE_EVERY, Checkpoints, WholeFiles, read_checkpoint
 from refusals import refusal
 
+OWNER = {"fingerprint": "a" * 16, "code": "c" * 16}
+
 
 @pytest.fixture
 def saved(tmp_path):
     """A checkpoint's file, and what is in it."""
     path, content = tmp_path / "checkpoints" / "last.ckpt", {"weights": torch.arange(8.0), "n": 3}
-    content["callbacks"] = {"Checkpoints": Checkpoints(path, 1e9, "its own").state_dict()}
-    WholeFiles("its own").save_checkpoint(content, path)
+    content["callbacks"] = {"Checkpoints": Checkpoints(path, 1e9, OWNER).state_dict()}
+    WholeFiles(OWNER).save_checkpoint(content, path)
     return path, content
 
 
 def test_a_saved_checkpoint_is_read(saved):
     path, content = saved
-    found = WholeFiles("its own").load_checkpoint(path)
+    found = WholeFiles(OWNER).load_checkpoint(path)
     assert found["n"] == content["n"]
     assert torch.equal(found["weights"], content["weights"])
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
 def test_the_checkpoint_of_another_configuration_is_refused_by_its_name(saved):
-    line = refusal(WholeFiles("another").load_checkpoint, saved[0])
-    assert line.startswith(f"{saved[0]}: belongs to another configuration, or its data has changed")
-    assert line.endswith("sweep_id=NAME for a new folder, or remove that file to start again")
+    for owner in ({**OWNER, "code": "d"}, {**OWNER, "fingerprint": "d"}):
+        line = refusal(WholeFiles(owner).load_checkpoint, saved[0])
+        assert line.startswith(f"{saved[0]}: belongs to another configuration, or its data or your")
+        assert line.endswith("sweep_id=NAME for a new folder, or remove that file to start again")
+
+
+def test_the_checkpoint_of_an_earlier_version_has_no_code(tmp_path):
+    content = {"callbacks": {"Checkpoints": {"fingerprint": OWNER["fingerprint"]}}}
+    WholeFiles(OWNER).save_checkpoint(content, tmp_path / "last.ckpt")
+    assert WholeFiles(OWNER).load_checkpoint(tmp_path / "last.ckpt") == content
 
 
 def test_a_damaged_checkpoint_is_refused_by_its_name(saved):
@@ -71,7 +80,7 @@ def test_processes_of_one_run_save_at_the_steps_at_which_they_agree(tmp_path, mo
         lambda path: saves.append(trainer.global_step),
         world_size=2, accumulate_grad_batches=1, strategy=strategy,
     )  # fmt: skip
-    callback = Checkpoints(tmp_path / "last.ckpt", 1e9, "")
+    callback = Checkpoints(tmp_path / "last.ckpt", 1e9, OWNER)
     for trainer.global_step in range(1, 2 * AGREE_EVERY + 2):
         callback.on_train_batch_end(trainer, None, None, None, 0)
     assert saves == [AGREE_EVERY, 2 * AGREE_EVERY]
@@ -84,7 +93,7 @@ def test_a_run_is_saved_between_steps_and_not_between_their_batches(tmp_path, mo
     trainer = trainer_with(
         lambda path: saves.append(batch), world_size=1, accumulate_grad_batches=3
     )
-    callback = Checkpoints(tmp_path / "last.ckpt", 1e9, "")
+    callback = Checkpoints(tmp_path / "last.ckpt", 1e9, OWNER)
     for batch in range(7):
         callback.on_train_batch_end(trainer, None, None, None, batch)
     assert saves == [2, 5]

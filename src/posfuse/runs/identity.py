@@ -110,10 +110,20 @@ def own_code(cfg: Config) -> dict[str, str]:
     """The entry `code` of a record: a digest of the files outside posfuse that define classes and
     functions of the config. Without such files there is no entry. It does not change the
     fingerprint."""
+    files = own_files(cfg)
+    return {"code": digest_of(sorted(map(digest, files)))[:16]} if files else {}
+
+
+def own_files(cfg: Config) -> set[Path]:
+    """The files outside posfuse that define classes and functions of the config."""
     targets = {v for k, v in flatten(asdict(cfg)).items() if v and k.endswith("_target_")}
     parts = [pkgutil.resolve_name(t) for t in sorted(targets) if not t.startswith("posfuse.")]
-    files = {Path(inspect.getsourcefile(part) or "") for part in parts}
-    return {"code": digest_of(sorted(map(digest, files)))[:16]} if files else {}
+    return {Path(inspect.getsourcefile(part) or "") for part in parts}
+
+
+def owner(cfg: Config) -> dict[str, str]:
+    """What a checkpoint has in common with the run that may resume from it."""
+    return {"fingerprint": fingerprint(cfg), **own_code(cfg)}
 
 
 def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:

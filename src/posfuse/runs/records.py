@@ -21,7 +21,7 @@ from pyarrow.csv import read_csv
 from posfuse import seals, untrusted
 from posfuse.config import Config
 from posfuse.errors import AlreadyRunning, Conflict, InputError, input_errors, visible
-from posfuse.runs.identity import differing, fingerprint, settings
+from posfuse.runs.identity import differing, fingerprint, own_code, own_files, settings
 from posfuse.seals import SUMS, check_whole, digest, is_whole
 
 SCHEMA = 3  # of result.json's keys
@@ -105,14 +105,23 @@ def identity(cfg: Config, folder: Path) -> Record:
 def finished_record(folder: Path, cfg: Config) -> Record | None:
     """The record in `folder` if it belongs to this config; None if the run is not finished.
 
-    Raises Conflict if the folder has the result of another configuration.
+    Raises Conflict if the folder has the result of another configuration, or of other code of the
+    user's own classes.
     """
     path = folder / RESULT
     if not path.exists():
         return None
     record = read_result(path)
     if record["fingerprint"] == fingerprint(cfg):
-        return record if is_complete(folder) else None
+        if not is_complete(folder):
+            return None
+        if record.get("code") in (None, own_code(cfg).get("code")):
+            return record
+        files = ", ".join(sorted(file.name for file in own_files(cfg)))
+        raise Conflict(
+            f"{path}: has the result of earlier code of {files}; set sweep_id=NAME, or for an "
+            "operator fusion.name=NAME, to use another folder, or remove this file to run again"
+        )
     mine, theirs = settings(cfg), record["settings"]
     keys = differing(mine, theirs)
     changed = ", ".join(f"{k} {theirs.get(k)} -> {mine.get(k)}" for k in keys[:3]) or "numerics"

@@ -237,7 +237,7 @@ def build_trainer(cfg: Config, folder: Path, observers: Sequence[Callback]) -> L
             logger=False,
             callbacks=callbacks,
             # Lightning's SLURM plugin would use the job's tasks as devices and requeue the job.
-            plugins=[LightningEnvironment(), WholeFiles(identity.fingerprint(cfg))],
+            plugins=[LightningEnvironment(), WholeFiles(identity.owner(cfg))],
             default_root_dir=folder,
             deterministic=True,
             num_sanity_val_steps=0,

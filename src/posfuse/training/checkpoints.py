@@ -23,12 +23,12 @@ class WholeFiles(TorchCheckpointIO):
     """Writes a checkpoint with another name in the same folder and renames it. Lightning copies it
     from the system's temporary folder, so a killed process can leave an incomplete file.
 
-    Reads only a state that `Checkpoints` saved with this fingerprint. Lightning would load the
-    weights before a callback could compare it.
+    Reads only a state that `Checkpoints` saved for this owner. Lightning would load the weights
+    before a callback could compare it.
     """
 
-    def __init__(self, fingerprint: str) -> None:
-        self.fingerprint = fingerprint
+    def __init__(self, owner: dict[str, str]) -> None:
+        self.owner = owner
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None
@@ -43,10 +43,11 @@ class WholeFiles(TorchCheckpointIO):
         self, path: Any, map_location: Any = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
         checkpoint = read_checkpoint(Path(path))
-        if checkpoint["callbacks"][Checkpoints.__qualname__] != {"fingerprint": self.fingerprint}:
+        saved = checkpoint["callbacks"][Checkpoints.__qualname__]
+        if self.owner | saved != self.owner:  # earlier versions saved no `code`
             raise InputError(
-                f"{path}: belongs to another configuration, or its data has changed; give "
-                "sweep_id=NAME for a new folder, or remove that file to start again"
+                f"{path}: belongs to another configuration, or its data or your code has changed; "
+                "give sweep_id=NAME for a new folder, or remove that file to start again"
             )
         return checkpoint
 
@@ -61,18 +62,19 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
 
 
 class Checkpoints(Callback):
-    """Saves the run to `path` every `seconds` and after a signal, and polls for signals.
+    """Saves the run to `path` every `seconds` and after a signal, and polls for signals. `owner` is
+    that of the run (runs/identity.py).
 
     It saves between two steps, not between two batches of a step. It does not save after an epoch's
     last step, because the trainer saves after validation.
     """
 
-    def __init__(self, path: Path, seconds: float, fingerprint: str) -> None:
-        self.path, self.seconds, self.fingerprint = path, seconds, fingerprint
+    def __init__(self, path: Path, seconds: float, owner: dict[str, str]) -> None:
+        self.path, self.seconds, self.owner = path, seconds, owner
         self.saved = time.monotonic()
 
     def state_dict(self) -> dict[str, Any]:
-        return {"fingerprint": self.fingerprint}
+        return self.owner
 
     def on_train_start(self, trainer: L.Trainer, pl_module: Any) -> None:
         signals.install()  # Lightning installs another handler in each of its loops

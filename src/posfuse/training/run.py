@@ -106,8 +106,8 @@ def pretrain(cfg: Config) -> Path | None:
     if cfg.pretrain.name == "none":
         return None
     cfg = masked_pretraining.first_phase(cfg)
-    own = identity.fingerprint(cfg)
-    folder = Path(cfg.cache_dir, "pretrained", own)
+    own = identity.owner(cfg)
+    folder = Path(cfg.cache_dir, "pretrained", "-".join(own.values()))
     folder.mkdir(parents=True, exist_ok=True)
     with lock(folder / ".lock", partial(signals.check, " before pretraining")):
         if masked_pretraining.has_result(folder):
@@ -122,7 +122,7 @@ def pretrain(cfg: Config) -> Path | None:
         signals.check("; pretraining is saved")
         records.write_table(folder / records.HISTORY, pd.DataFrame(history.rows))
         content = {
-            "fingerprint": own,
+            **own,
             "settings": identity.settings(cfg),
             **history.validation(),
             "epochs": history.best + 1,
@@ -159,7 +159,7 @@ def fit(
     Raises Interrupted after a signal, OutOfMemory, and Diverged for a loss that is not finite.
     """
     last = folder / records.LAST
-    state = Checkpoints(last, 60 * cfg.trainer.checkpoint_minutes, identity.fingerprint(cfg))
+    state = Checkpoints(last, 60 * cfg.trainer.checkpoint_minutes, identity.owner(cfg))
     progress = progress_callbacks(cfg.trainer.progress, folder, data.evaluations, stopwatch)
     callbacks = [*observers, history, stopwatch, state, *progress]
     trainer = build_trainer(cfg, folder, callbacks)
