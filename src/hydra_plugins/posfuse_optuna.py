@@ -9,7 +9,7 @@ from typing import Any
 
 from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep
 from hydra.errors import ConfigCompositionException
-from omegaconf import OmegaConf, open_dict, read_write
+from omegaconf import open_dict, read_write
 
 from hydra_plugins.posfuse_sweeper import ONE, PosfuseSweeper, with_values
 from posfuse.config import LARGEST_SEED
@@ -20,7 +20,7 @@ from posfuse.runs import records
 from posfuse.runs.checks import checked, task_of
 from posfuse.runs.configs import config_of
 from posfuse.runs.folders import folder_of
-from posfuse.runs.multirun import MULTIRUN, with_arm
+from posfuse.runs.multirun import with_arm, write_multirun
 from posfuse.runs.proposals import Proposals, optuna_for, rounded
 from posfuse.sweeps.failures import say
 
@@ -195,9 +195,7 @@ class OptunaSweeper(PosfuseSweeper):
         with read_write(self.config.hydra), open_dict(self.config.hydra.sweeper):
             self.config.hydra.sweeper.update({"params": None, "arms": arms, "n_trials": n})
             self.config.hydra.overrides.task = [*self.fixed, f"arm={','.join(arms)}", *self.listed]
-        folder = Path(self.config.hydra.sweep.dir)
-        folder.mkdir(parents=True, exist_ok=True)
-        OmegaConf.save(self.config, folder / MULTIRUN)
+        write_multirun(self.config)
 
 
 def distribution(optuna: ModuleType, override: Override) -> Any:

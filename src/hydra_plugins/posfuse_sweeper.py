@@ -10,7 +10,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, ValueType
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig, OmegaConf, read_write
+from omegaconf import DictConfig, read_write
 
 from posfuse.errors import InputError
 from posfuse.process import signals
@@ -23,7 +23,7 @@ from posfuse.runs.folders import (
     other_overrides,
     sweep_folder,
 )
-from posfuse.runs.multirun import MULTIRUN, with_arm
+from posfuse.runs.multirun import with_arm, write_multirun
 from posfuse.sweeps.failures import FAIL_FAST, say
 from posfuse.sweeps.launching import composed_config
 from posfuse.sweeps.skipping import finished
@@ -118,9 +118,7 @@ class PosfuseSweeper(BasicSweeper):
 
     def _run(self, jobs: list[list[str]]) -> None:
         """Write multirun.yaml, name the finished runs, and launch the others."""
-        folder = Path(self.config.hydra.sweep.dir)
-        folder.mkdir(parents=True, exist_ok=True)
-        OmegaConf.save(self.config, folder / MULTIRUN)
+        write_multirun(self.config)
         self.scores(jobs, set.intersection(*map(set, jobs)))
 
     def scores(self, jobs: list[list[str]], common: set[str], earlier: int = 0) -> list[float]:

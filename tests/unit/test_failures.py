@@ -9,6 +9,7 @@ from omegaconf import OmegaConf
 from posfuse.errors import ConfigError, Diverged
 from posfuse.process import signals
 from posfuse.runs import records
+from posfuse.runs.multirun import write_multirun
 from posfuse.sweeps.failures import (
     Ending,
     RunFailed,
@@ -18,13 +19,19 @@ from posfuse.sweeps.failures import (
     summary,
 )
 
+OLD, RUN, OTHER = (f"data/encoding/fusion/seed={seed}" for seed in range(3))
+
 
 @pytest.fixture
 def sweep(tmp_path):
     """The config of a sweep in `tmp_path`, and its callback, which has seen its start."""
-    config = OmegaConf.create({"hydra": {"sweep": {"dir": str(tmp_path), "subdir": "run"}}})
-    (tmp_path / "old").mkdir()
-    record_failure("an earlier sweep's", tmp_path / "old", [], "failed")
+    parts = {name: {"name": name} for name in ("data", "encoding", "fusion")}
+    overrides = {"task": ["seed=range(3)"], "hydra": []}
+    hydra = {"sweep": {"dir": str(tmp_path)}, "sweeper": {}, "overrides": overrides}
+    config = OmegaConf.create({"hydra": hydra, "seed": 0, **parts})
+    for name in (OLD, RUN, OTHER):
+        (tmp_path / name).mkdir(parents=True)
+    record_failure("an earlier sweep's", tmp_path / OLD, [], "failed")
     ending = Ending(str(tmp_path))
     ending.on_multirun_start(config)
     return config, ending
@@ -33,15 +40,13 @@ def sweep(tmp_path):
 def test_a_sweep_ends_as_its_new_failures_say(sweep, tmp_path):
     config, ending = sweep
     ending.on_multirun_end(config)
-    (tmp_path / "run").mkdir()
-    record_failure("by a signal", tmp_path / "run", [], records.INTERRUPTED)
+    record_failure("by a signal", tmp_path / RUN, [], records.INTERRUPTED)
     with pytest.raises(signals.Interrupted, match=r"^1 run\(s\) were interrupted$"):
         ending.on_multirun_end(config)
-    (tmp_path / "other").mkdir()
-    record_failure("wrong", tmp_path / "other", [], "config")
+    record_failure("wrong", tmp_path / OTHER, [], "config")
     with pytest.raises(SystemExit, match=r"^1$"):
         ending.on_multirun_end(config)
-    record_failure("broken", tmp_path / "old", ["seed=1", "a=b c"], "failed")
+    record_failure("broken", tmp_path / OLD, ["seed=1", "a=b c"], "failed")
     with pytest.raises(SystemExit) as end:
         ending.on_multirun_end(config)
     assert end.value.code.splitlines() == [
@@ -49,6 +54,23 @@ def test_a_sweep_ends_as_its_new_failures_say(sweep, tmp_path):
         "  posfuse train seed=1 'a=b c'",
         "    broken",
     ]
+
+
+def test_a_sweep_does_not_report_the_failures_of_another_command_in_its_folder(
+    sweep, tmp_path, capsys
+):
+    config, ending = sweep
+    other = config.copy()
+    other.hydra.overrides.task = ["seed=3"]
+    write_multirun(other)
+    for name, kind in ((3, "failed"), (4, records.INTERRUPTED)):
+        folder = tmp_path / f"data/encoding/fusion/seed={name}"
+        folder.mkdir()
+        record_failure("broken", folder, [], kind)
+    ending.on_multirun_end(config)
+    assert capsys.readouterr().out.startswith(f"results: {tmp_path}; next: posfuse report")
+    with pytest.raises(SystemExit, match="error: 1 run"):
+        ending.on_multirun_end(other)
 
 
 def test_a_worker_gets_no_state_of_the_sweep(sweep):

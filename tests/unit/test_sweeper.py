@@ -1,6 +1,7 @@
 """The sweeper gives the jobs of Hydra's basic sweeper, for all syntax of a sweep."""
 
 import random
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -14,7 +15,7 @@ from omegaconf import OmegaConf
 
 from posfuse.config import CONF_DIR
 from posfuse.errors import InputError
-from posfuse.runs.multirun import common_overrides, folders_asked_for
+from posfuse.runs.multirun import MULTIRUN, common_overrides, folders_asked_for
 from refusals import refusal
 
 
@@ -251,6 +252,21 @@ def test_another_scheme_of_folders_is_refused_before_anything_is_written(
     with pytest.raises(InputError, match=f"^{message}"):
         sweep(*argument.split())
     assert {path.name for path in tmp_path.iterdir()} == {"conf"}
+
+
+def test_a_command_that_ends_while_it_writes_multirun_yaml_leaves_the_file_of_the_last_one(
+    sweep, tmp_path, monkeypatch
+):
+    def killed(config, part):
+        Path(part).write_text("hydra: {")
+        raise KeyboardInterrupt
+
+    sweep("seed=1")
+    before = (tmp_path / "mine" / MULTIRUN).read_text()
+    monkeypatch.setattr(OmegaConf, "save", killed)
+    with pytest.raises(KeyboardInterrupt):
+        sweep("seed=2")
+    assert (tmp_path / "mine" / MULTIRUN).read_text() == before
 
 
 ARMS = {"small": ["fusion=add", "optim.lr=0.1"], "large": ["fusion=concat", "encoding=none"]}

@@ -1,4 +1,4 @@
-"""Reads multirun.yaml of a sweep, which has the runs of its last command."""
+"""Writes and reads multirun.yaml of a sweep, which has the runs of its last command."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -7,13 +7,14 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
 from omegaconf import OmegaConf
 
 from posfuse.errors import Conflict, InputError, input_errors
 from posfuse.runs.folders import folders_of, lies_in
-from posfuse.runs.records import FAILURE, RESULT, read_failure, read_result
+from posfuse.runs.records import FAILURE, RESULT, read_failure, read_result, replacing
 from posfuse.untrusted import read_yaml
 
 MULTIRUN = "multirun.yaml"
@@ -29,9 +30,7 @@ def read_multirun(path: Path) -> tuple[Any, dict[str, list[str]]]:
     fix = "run the sweep's command again to write it"
     with input_errors(f"{path}: not a sweep's settings", fix):
         config: Any = OmegaConf.create(read_yaml(path, is_interpolated=True))
-        params = [f"{k}={v}" for k, v in (config.hydra.sweeper.get("params") or {}).items()]
-        parsed = OverridesParser.create().parse_overrides([*params, *config.hydra.overrides.task])
-        values = {override.get_key_element(): _values(override) for override in parsed}
+        values = _values_of(config)
         if prod(map(len, values.values())) > MOST_RUNS:
             raise ValueError(f"more than {MOST_RUNS} runs")
         # What is read below; each raises an error for a part of another type.
@@ -40,6 +39,22 @@ def read_multirun(path: Path) -> tuple[Any, dict[str, list[str]]]:
         _primary(config)
         _to_come(config, values)
     return config, values
+
+
+def write_multirun(config: Any) -> None:
+    """Write multirun.yaml of the sweep with this composed config. Its runs may read the file now,
+    and another command may write it."""
+    sweep = Path(config.hydra.sweep.dir)
+    sweep.mkdir(parents=True, exist_ok=True)
+    with FileLock(sweep / f".{MULTIRUN}.lock"), replacing(sweep / MULTIRUN) as part:
+        OmegaConf.save(config, part)
+
+
+def _values_of(config: Any) -> dict[str, list[str]]:
+    """The values of each override of a sweep."""
+    params = [f"{k}={v}" for k, v in (config.hydra.sweeper.get("params") or {}).items()]
+    parsed = OverridesParser.create().parse_overrides([*params, *config.hydra.overrides.task])
+    return {override.get_key_element(): _values(override) for override in parsed}
 
 
 def _to_come(config: Any, values: Mapping[str, list[str]]) -> int:
@@ -78,10 +93,15 @@ def folders_asked_for(sweep: Path) -> list[Path]:
     """The folders of the runs of the last command; none if multirun.yaml is missing."""
     if not (sweep / MULTIRUN).exists():
         return []
-    cfg, overrides = read_multirun(sweep / MULTIRUN)
-    choices = [[f"{key}={value}" for value in values] for key, values in overrides.items()]
-    jobs = [with_arm(list(job), _arms(cfg)) for job in product(*choices)]
-    return [sweep / folder for folder in folders_of(jobs, cfg)]
+    return folders_of_sweep(read_multirun(sweep / MULTIRUN)[0], sweep)
+
+
+def folders_of_sweep(config: Any, sweep: Path) -> list[Path]:
+    """The folders of all runs of the sweep with this composed config."""
+    overrides = _values_of(config).items()
+    choices = [[f"{key}={value}" for value in values] for key, values in overrides]
+    jobs = [with_arm(list(job), _arms(config)) for job in product(*choices)]
+    return [sweep / folder for folder in folders_of(jobs, config)]
 
 
 def common_overrides(sweep: Path) -> tuple[set[str], int]:

@@ -27,6 +27,7 @@ from posfuse.process import signals
 from posfuse.process.arguments import config_options, shell_line
 from posfuse.runs import records
 from posfuse.runs.hydra_errors import one_line
+from posfuse.runs.multirun import folders_of_sweep
 
 FAIL_FAST = "sweep.fail_fast"
 detail = logging.getLogger("posfuse.detail")
@@ -58,12 +59,16 @@ class Ending(Callback):
         job_return.cfg = job_return.hydra_cfg = None
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:
-        below = records.failures_in(Path(config.hydra.sweep.dir))
+        sweep = Path(config.hydra.sweep.dir)
+        # Other commands may run in this folder. `config` has this command's runs; multirun.yaml may
+        # have those of another one.
+        own = set(folders_of_sweep(config, sweep))
+        below = [(run, failure) for run, failure in records.failures_in(sweep) if run in own]
         # New failures have new ids. Times are not reliable, because a clock may jump.
         new = [failure for run, failure in below if (run, failure) not in self.before]
         if failed := [failure for failure in new if failure["kind"] != records.INTERRUPTED]:
-            own = list(config.hydra.get("overrides", {}).get("hydra", []))
-            sys.exit(summary(failed, own, signals.interruption()))
+            given = list(config.hydra.get("overrides", {}).get("hydra", []))
+            sys.exit(summary(failed, given, signals.interruption()))
         if new:
             raise signals.Interrupted(f"{len(new)} run(s) were interrupted")
         folder = config.hydra.sweep.dir
