@@ -1,6 +1,7 @@
 """The sweeper gives the jobs of Hydra's basic sweeper, for all syntax of a sweep."""
 
 import random
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -228,6 +229,13 @@ def test_readers_know_the_folders_of_ones_own_files(sweep):
         "bbc_lead_paragraph/none/add/seed=1",
         "bbc_lead_paragraph/none/mod/seed=1",
     ]
+
+
+def test_readers_know_the_folder_of_a_value_that_refers_to_another_key(sweep):
+    (folder,) = sweep("model.d_ff=${model.d_model}", "logger.notes=${hydra:job.name}")
+    assert re.fullmatch(
+        r"bbc_lead_paragraph/sinusoidal/add/model.d_ff=-model.d_model-\w+/seed=0", folder
+    )
 
 
 @pytest.mark.parametrize(

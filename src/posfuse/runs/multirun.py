@@ -51,9 +51,10 @@ def write_multirun(config: Any) -> None:
 
 
 def _values_of(config: Any) -> dict[str, list[str]]:
-    """The values of each override of a sweep."""
+    """The values of each override of a sweep. A ${...} in a value belongs to the run's config."""
     params = [f"{k}={v}" for k, v in (config.hydra.sweeper.get("params") or {}).items()]
-    parsed = OverridesParser.create().parse_overrides([*params, *config.hydra.overrides.task])
+    task: Any = OmegaConf.to_container(config.hydra.overrides.task, resolve=False)
+    parsed = OverridesParser.create().parse_overrides([*params, *task])
     return {override.get_key_element(): _values(override) for override in parsed}
 
 
