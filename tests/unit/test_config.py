@@ -195,6 +195,48 @@ def test_an_operator_whose_module_fails_is_named_by_its_key(tmp_path, monkeypatc
     assert "No module named 'no_such_module'" in complaint("fusion._target_=own_parts.mine.Mine")
 
 
+OWN = """
+from __future__ import annotations
+from collections.abc import Sequence
+from posfuse.model.fusion import Add
+
+class Typed(Add):
+    def __init__(self, d_model: int, width: int = 16, sizes: Sequence[int] = (), x: Absent = 1):
+        super().__init__(d_model)
+
+class Open(Add):
+    def __init__(self, d_model, width=16, **options):
+        super().__init__(d_model)
+"""
+
+
+@pytest.mark.parametrize(
+    ("own", "message"),
+    [
+        ("Open", ""),
+        ("Open width=8", ""),
+        ("Open width=[8]", ""),
+        ("Open other=8", ""),
+        ("Open d_model=8", "fusion.d_model: unknown; own_arguments.Open takes width"),
+        ("Typed", ""),
+        ("Typed width=8", ""),
+        ("Typed width=wide", "fusion.width: Value 'wide' of type 'str' could not be converted"),
+        ("Typed sizes=[1,2]", ""),  # OmegaConf cannot check it
+        ("Typed x=1", "fusion.x: its annotation 'Absent' cannot be evaluated (name 'Absent' is not "
+         "defined); import there what it names, or remove the annotation"),
+    ],
+)  # fmt: skip
+def test_arguments_of_ones_own_class_may_lack_annotations(own, message, tmp_path, monkeypatch):
+    (tmp_path / "own_arguments.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    name, *options = own.split()
+    given = [f"fusion._target_=own_arguments.{name}", *(f"+fusion.{o}" for o in options)]
+    if message:
+        assert complaint(*given).startswith(message)
+    else:
+        checked(composed(*given))
+
+
 def test_the_config_reference_and_the_schemas_are_current() -> None:
     docs = Path(__file__).parents[2] / "docs"
     pages = runpy.run_path(str(docs / "config_reference.py"))["pages"]()

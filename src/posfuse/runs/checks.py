@@ -6,13 +6,13 @@ import inspect
 import sysconfig
 import traceback
 from fractions import Fraction
-from typing import Any
+from typing import Any, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from posfuse.config import TASKS, Config
-from posfuse.errors import InputError, lacks_memory
+from posfuse.errors import InputError, input_errors, lacks_memory
 from posfuse.limits import check_limits, check_name
 from posfuse.runs.combinations import HUB, check_combinations
 from posfuse.runs.configs import config_of
@@ -103,26 +103,49 @@ def _check_arguments(key: str, node: dict[str, Any], given: tuple[str, ...]) -> 
     target = node.get("_target_")
     if target is None:
         raise InputError(f"{key}._target_: missing; give the import path of the class or function")
-    parameters = inspect.signature(_import(key, target)).parameters
-    if lacking := [name for name in given if name not in parameters]:
+    part = _import(key, target)
+    parameters = inspect.signature(part).parameters.values()
+    named = {p.name: p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+    takes_any = any(p.kind == p.VAR_KEYWORD for p in parameters)
+    if lacking := [name for name in given if name not in named and not takes_any]:
         raise InputError(
             f"{key}._target_: {target} takes no {', '.join(lacking)}; give a class that {key} "
             "can use"
         )
-    arguments = {name: p for name, p in parameters.items() if name not in given}
+    arguments = {name: p for name, p in named.items() if name not in given}
     names = [name for name in node if name != "_target_"]
     for name in names:
-        if name not in arguments:
+        if name in given or not (name in arguments or takes_any):
             allowed = ", ".join(arguments) or "no options"
             raise InputError(f"{key}.{name}: unknown; {target} takes {allowed}")
     for name, p in arguments.items():
         if name not in node and p.default is inspect.Parameter.empty:
             raise InputError(f"{key}.{name}: missing; {target} needs it")
-    fields = [(name, p.annotation) for name, p in arguments.items() if name in node]
+    fields = [(name, _type_of(key, part, arguments.get(name))) for name in names]
     try:  # OmegaConf checks the types as in the rest of the schema
         OmegaConf.structured(dataclasses.make_dataclass("_", fields)(**{n: node[n] for n in names}))
     except OmegaConfBaseException as error:
         raise InputError(f"{key}.{one_line(error)}") from error
+
+
+def _type_of(key: str, part: Any, p: inspect.Parameter | None) -> Any:
+    """The annotation of an option if OmegaConf can check it, otherwise Any. Raises InputError for a
+    text that cannot be evaluated."""
+    if p is None or p.annotation is p.empty:
+        return Any
+    field = dataclasses.make_dataclass("_", [(p.name, p.annotation)])
+    # Annotations that are texts are evaluated in the module of the constructor or the function.
+    field.__module__ = getattr(getattr(part, "__init__", part), "__module__", part.__module__)
+    with input_errors(
+        f"{key}.{p.name}: its annotation {p.annotation!r} cannot be evaluated",
+        "import there what it names, or remove the annotation",
+    ):
+        kind = get_type_hints(field)[p.name]
+    try:
+        OmegaConf.structured(dataclasses.make_dataclass("_", [(p.name, kind)]))
+    except OmegaConfBaseException:
+        return Any
+    return kind
 
 
 def _import(key: str, target: Any) -> Any:
