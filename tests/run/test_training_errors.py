@@ -7,8 +7,27 @@ from posfuse.errors import Diverged, OutOfMemory
 from posfuse.model.network import PositionClassifier
 from posfuse.runs import records
 from posfuse.train import train
+from posfuse.training import run as run_module
 from posfuse.training.classifier import Classifier
+from refusals import refusal
 from small_runs import small_config
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("trainer.accelerator=gpu", "trainer.accelerator: this machine has no gpu"),
+        ("trainer.devices=2", "trainer.devices: must be at most 1, the number of GPUs"),
+    ],
+)
+def test_a_device_that_is_missing_is_refused_before_the_data_is_read(
+    given, message, corpus, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("torch.cuda.device_count", lambda: int("devices" in given))
+    monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)
+    monkeypatch.setattr(run_module, "build_data", None)  # would fail
+    cfg = small_config(corpus, "trainer.accelerator=auto", given)
+    assert refusal(train, cfg, tmp_path).startswith(message)
 
 
 def test_a_loss_that_is_not_finite_ends_the_run_with_its_step(corpus, tmp_path):

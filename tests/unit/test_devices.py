@@ -5,8 +5,11 @@ from types import SimpleNamespace
 import pytest
 
 from hydra_plugins.posfuse_parallel import ParallelLauncher
+from posfuse.config import TrainerConfig
 from posfuse.errors import InputError
 from posfuse.process import devices, signals
+from posfuse.process.devices import device_of
+from refusals import refusal
 
 
 def test_each_run_has_a_place():
@@ -20,6 +23,37 @@ def test_each_run_has_a_place():
         assert devices.places(gpus.split(), runs_per_gpu, per_run) == expected.split()
     with pytest.raises(InputError, match=r"trainer.devices: must be at most 2, .*got 4\)"):
         devices.places(["0", "1"], 1, 4)
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "devices", "has_mps", "gpus", "expected"),
+    [
+        ("auto", 1, False, 2, "cuda"),
+        ("auto", 1, True, 0, "mps"),
+        ("auto", 2, False, 0, "cpu"),
+        ("gpu", 2, False, 2, "cuda"),
+        ("gpu", 1, True, 0, "mps"),
+        ("cpu", 4, True, 2, "cpu"),
+        *((kind, 1, False, 0, f"trainer.accelerator: this machine has no {kind} that torch can ")
+          for kind in ("gpu", "cuda", "mps")),
+        ("cuda", 1, True, 0, "trainer.accelerator: this machine has no cuda"),
+        *((kind, 3, False, 2, "trainer.devices: must be at most 2, the number of GPUs (got 3); ")
+          for kind in ("auto", "gpu", "cuda")),
+        ("mps", 2, True, 0, "trainer.devices: must be at most 1, the number of GPUs (got 2)"),
+    ],
+)  # fmt: skip
+def test_a_run_gets_a_device_that_the_machine_has(
+    accelerator, devices, has_mps, gpus, expected, monkeypatch
+):
+    monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
+    monkeypatch.setattr("torch.backends.mps.is_available", lambda: has_mps)
+    trainer = TrainerConfig(accelerator=accelerator, devices=devices)
+    if expected in ("mps", "cuda", "cpu"):
+        assert device_of(trainer) == expected
+    else:
+        line = refusal(device_of, trainer)
+        assert line.startswith(expected)
+        assert line.endswith(", or use trainer.accelerator=cpu")
 
 
 def test_n_jobs_is_limited_by_the_places():

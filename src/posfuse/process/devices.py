@@ -1,4 +1,4 @@
-"""Assigns GPUs to concurrent runs."""
+"""The device of a run, and the GPUs of concurrent runs."""
 
 import fcntl
 import os
@@ -7,11 +7,39 @@ import time
 from pathlib import Path
 from typing import IO
 
+from posfuse.config import TrainerConfig
 from posfuse.errors import InputError
 from posfuse.process import signals
 
 PLACES = ".places"  # in the sweep's folder: a lock file for each place
 held: list[IO[str]] = []  # this process's lock; the kernel releases it when the process ends
+
+
+def device_of(trainer: TrainerConfig) -> str:
+    """The kind of device on which a run trains: mps, cuda or cpu. Like Lightning, `auto` takes the
+    first of them that this machine has.
+
+    Raises InputError if the machine lacks the kind, or has too few devices of it.
+    """
+    import torch  # takes seconds; few commands need it
+
+    cuda = torch.cuda.device_count()
+    n = {"mps": int(torch.backends.mps.is_available()), "cuda": cuda, "cpu": trainer.devices}
+    wanted = {"auto": (*n,), "gpu": ("mps", "cuda")}.get(
+        trainer.accelerator, (trainer.accelerator,)
+    )
+    kind = next((kind for kind in wanted if n[kind]), None)
+    if kind is None:
+        raise InputError(
+            f"trainer.accelerator: this machine has no {trainer.accelerator} that torch can use; "
+            "check CUDA_VISIBLE_DEVICES and the driver, or use trainer.accelerator=cpu"
+        )
+    if trainer.devices > n[kind]:
+        raise InputError(
+            f"trainer.devices: must be at most {n[kind]}, the number of GPUs (got "
+            f"{trainer.devices}); check CUDA_VISIBLE_DEVICES, or use trainer.accelerator=cpu"
+        )
+    return kind
 
 
 def gpus() -> list[str]:

@@ -11,7 +11,6 @@ from typing import Any
 import lightning as L
 import torch
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
-from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Callback, RichProgressBar
 from lightning.pytorch.strategies import DDPStrategy
 
@@ -199,9 +198,7 @@ def build_module(cfg: Config, data: TextDataModule, backbone: Backbone | None = 
 
 def build_trainer(cfg: Config, folder: Path, observers: Sequence[Callback]) -> L.Trainer:
     """The trainer of one run in `folder`. It saves the weights of the best evaluation by
-    trainer.monitor (the first one if equal), and after each evaluation the state for a resume.
-
-    Raises InputError if the machine lacks the accelerator."""
+    trainer.monitor (the first one if equal), and after each evaluation the state for a resume."""
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     # Lightning's warnings are for programmers. The user's settings have been checked.
     warnings.filterwarnings("ignore", module="lightning")
@@ -221,29 +218,26 @@ def build_trainer(cfg: Config, folder: Path, observers: Sequence[Callback]) -> L
         callbacks.append(stopping)
     # Every tensor is written before it is read, so it need not be filled.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-    try:
-        return L.Trainer(
-            accelerator=t.accelerator,
-            devices=t.devices,
-            strategy=DDPStrategy(timeout=WAIT) if t.devices > 1 else "auto",
-            precision=t.precision,  # type: ignore[arg-type]
-            max_epochs=evaluations.turns(t.max_epochs),
-            reload_dataloaders_every_n_epochs=int(evaluations.per_epoch > 1),
-            accumulate_grad_batches=t.accumulate,
-            gradient_clip_val=t.clip_norm,
-            limit_train_batches=t.limit_batches,
-            limit_val_batches=t.limit_batches,
-            limit_test_batches=t.limit_batches,
-            logger=False,
-            callbacks=callbacks,
-            # Lightning's SLURM plugin would use the job's tasks as devices and requeue the job.
-            plugins=[LightningEnvironment(), WholeFiles(identity.owner(cfg))],
-            default_root_dir=folder,
-            deterministic=True,
-            num_sanity_val_steps=0,
-            use_distributed_sampler=False,
-            enable_model_summary=False,
-            enable_progress_bar=any(isinstance(c, RichProgressBar) for c in callbacks),
-        )
-    except MisconfigurationException as error:
-        raise InputError(f"trainer.accelerator: {error} Use trainer.accelerator=cpu") from error
+    return L.Trainer(
+        accelerator=t.accelerator,
+        devices=t.devices,
+        strategy=DDPStrategy(timeout=WAIT) if t.devices > 1 else "auto",
+        precision=t.precision,  # type: ignore[arg-type]
+        max_epochs=evaluations.turns(t.max_epochs),
+        reload_dataloaders_every_n_epochs=int(evaluations.per_epoch > 1),
+        accumulate_grad_batches=t.accumulate,
+        gradient_clip_val=t.clip_norm,
+        limit_train_batches=t.limit_batches,
+        limit_val_batches=t.limit_batches,
+        limit_test_batches=t.limit_batches,
+        logger=False,
+        callbacks=callbacks,
+        # Lightning's SLURM plugin would use the job's tasks as devices and requeue the job.
+        plugins=[LightningEnvironment(), WholeFiles(identity.owner(cfg))],
+        default_root_dir=folder,
+        deterministic=True,
+        num_sanity_val_steps=0,
+        use_distributed_sampler=False,
+        enable_model_summary=False,
+        enable_progress_bar=any(isinstance(c, RichProgressBar) for c in callbacks),
+    )

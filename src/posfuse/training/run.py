@@ -23,6 +23,7 @@ from posfuse.data.locks import lock
 from posfuse.errors import InputError, OutOfMemory, TrainingError, lacks_memory
 from posfuse.model.network import Backbone
 from posfuse.process import environment, signals
+from posfuse.process.devices import device_of
 from posfuse.process.distributed import rank
 from posfuse.runs import identity, records
 from posfuse.runs.configs import read_config
@@ -62,6 +63,7 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> Record:
     """
     started, facts = records.now(), records.identity(cfg, folder) | identity.own_code(cfg)
     set_process(cfg)
+    device_of(cfg.trainer)  # for its errors
     backbone = build_backbone(cfg)  # refuses a wrong value before any data is loaded
     if pretrained := pretrain(cfg):
         facts["pretrain"] = masked_pretraining.facts(pretrained)
