@@ -46,8 +46,26 @@ def test_the_peak_of_a_gpu_in_use_is_its_own(monkeypatch):
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: 7)
     environment.reset_peak_memory()
     assert (resets, environment.peak_memory()) == ([1], 7)
+    assert environment.peak_memory("cpu") > 7
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: 0)
     assert environment.peak_memory() > 7
+
+
+def test_a_run_on_the_cpu_of_a_machine_with_a_gpu_has_the_peak_and_the_name_of_the_cpu(monkeypatch):
+    written = []
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(Path, "write_text", lambda path, text: written.append(str(path)))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda: None)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: 7)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
+    environment.reset_peak_memory()
+    assert written == ["/proc/self/clear_refs"]
+    seconds, seen = {"fit": 1.0}, {"documents": 1, "tokens": 1}
+    for device, name in (("cpu", platform.machine()), ("cuda", "a GPU")):
+        found = environment.facts(seconds, seen, device)
+        assert found["host"]["device"] == name
+        assert (found["peak_memory_bytes"] == 7) == (device == "cuda")
 
 
 def test_a_system_without_proc_has_its_own_unit(monkeypatch):

@@ -31,22 +31,22 @@ x @ x
 """
 
 
-def facts(seconds: dict[str, float], seen: dict[str, int]) -> dict[str, Any]:
+def facts(seconds: dict[str, float], seen: dict[str, int], device: str) -> dict[str, Any]:
     """A record's measurements. `seconds` has the times of setup, fit and test. `seen` counts the
-    documents and tokens of training during fit. The memory is that of the process that finished the
-    run, not of earlier interrupted processes."""
+    documents and tokens of training during fit. `device` is the run's (devices.py). The memory is
+    that of the process that finished the run, not of earlier interrupted processes."""
     return {
         "seconds": seconds,
         "documents_per_second": seen["documents"] / seconds["fit"],
         "tokens_per_second": seen["tokens"] / seconds["fit"],
-        "peak_memory_bytes": peak_memory(),
-        **origin(),
+        "peak_memory_bytes": peak_memory(device),
+        **origin(device),
     }
 
 
-def origin() -> dict[str, Any]:
-    """The code and the machine of a run, which are known when it starts."""
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.machine()
+def origin(device: str) -> dict[str, Any]:
+    """The code and the machine of a run on this kind of device, which are known when it starts."""
+    name = torch.cuda.get_device_name() if device == "cuda" else platform.machine()
     return {
         "versions": {
             "python": platform.python_version(),
@@ -54,7 +54,7 @@ def origin() -> dict[str, Any]:
             **{name: importlib.metadata.version(name) for name in PACKAGES},
         },
         "commit": commit(),
-        "host": {"name": platform.node(), "device": device, "threads": torch.get_num_threads()},
+        "host": {"name": platform.node(), "device": name, "threads": torch.get_num_threads()},
     }
 
 
@@ -107,19 +107,20 @@ def do_without_broken_amx() -> bool:
 
 
 def reset_peak_memory() -> None:
-    """Reset the peak, so that each run of a process has its own."""
+    """Reset the peaks of the GPU and of the process, so that each run has its own."""
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
-    elif sys.platform == "linux":
+    if sys.platform == "linux":
         try:
             Path("/proc/self/clear_refs").write_text("5")
         except OSError:
             return  # not permitted in some containers; the peak is then the process's
 
 
-def peak_memory() -> int:
-    """In bytes: of the GPU if one is in use, else of this process."""
-    if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
+def peak_memory(device: str = "cuda") -> int:
+    """In bytes: of the GPU if the device is "cuda" and in use, else of this process."""
+    is_gpu = device == "cuda" and torch.cuda.is_available()
+    if is_gpu and torch.cuda.max_memory_allocated():
         return torch.cuda.max_memory_allocated()
     status = Path("/proc/self/status")
     if status.exists():

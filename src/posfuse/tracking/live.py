@@ -48,10 +48,10 @@ def track(cfg: Config, folder: Path) -> Iterator[LogRows | None]:
     if cfg.logger.name == "none":
         yield None
         return
-    from posfuse.process import environment  # imports torch
+    from posfuse.process import devices, environment  # import torch
 
     # Before the block, because their errors are not W&B's.
-    facts = records.identity(cfg, folder) | environment.origin()
+    facts = records.identity(cfg, folder) | environment.origin(devices.device_of(cfg.trainer))
     facts |= identity.own_code(cfg) | {"started": records.now()}
     live = Live(start_run(cfg, folder, facts), Cell.of(facts))
     code = 1

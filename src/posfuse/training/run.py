@@ -63,7 +63,7 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> Record:
     """
     started, facts = records.now(), records.identity(cfg, folder) | identity.own_code(cfg)
     set_process(cfg)
-    device_of(cfg.trainer)  # for its errors
+    device = device_of(cfg.trainer)
     backbone = build_backbone(cfg)  # refuses a wrong value before any data is loaded
     if pretrained := pretrain(cfg):
         facts["pretrain"] = masked_pretraining.facts(pretrained)
@@ -83,7 +83,7 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> Record:
         trainer = fit(cfg, folder, data, module, history, stopwatch, [diagnostics])
         stopwatch.begin("test")
         tested = test(trainer, data, module)
-        facts |= environment.facts(stopwatch.seconds(), module.seen_by_all())
+        facts |= environment.facts(stopwatch.seconds(), module.seen_by_all(), device)
     if rank() > 0:
         return {}
     return record(folder, facts, trainer, module, history, diagnostics, tested)
