@@ -19,6 +19,7 @@ from posfuse.training import masked_pretraining
 from posfuse.training import run as run_module
 from posfuse.training.checkpoints import read_checkpoint
 from posfuse.training.masked_pretraining import MaskedTokens
+from refusals import refusal
 from small_runs import interrupted, small_config
 
 MASKED = [
@@ -159,6 +160,22 @@ def test_a_run_that_waits_for_pretraining_heeds_signals(first, monkeypatch):
             folder_of(cfg)
     with signals.handling():  # forgets the signal
         assert folder_of(cfg) == folder  # the lock is free again
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("trainer.evaluations=9", "trainer.evaluations: 9, but an epoch has 4 batches"),
+        ("optim.warmup=8", "optim.warmup: must be below 8, the number of training steps (got 8)"),
+        ("data.test_lengths=[5000]", "data.test_lengths: "),
+    ],
+)
+def test_a_wrong_second_phase_is_refused_before_the_first(
+    given, message, corpus, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(run_module, "fit", None)  # would fail
+    cfg = config(corpus, tmp_path / "cache", given)
+    assert refusal(train, cfg, tmp_path / "run").startswith(message)
 
 
 @pytest.mark.parametrize("damage", ["weights", "result"])

@@ -40,16 +40,18 @@ def optimizer(model: nn.Module, parameters: Iterable[Any], optim: OptimConfig) -
 
 
 def schedule(updates: torch.optim.Optimizer, optim: OptimConfig, steps: int) -> LambdaLR:
-    """The learning rates of a training of `steps` steps.
+    """The learning rates of a training of `steps` steps. Raises InputError as `check_warmup`."""
+    check_warmup(optim, steps)
+    return LambdaLR(updates, partial(rate_factor, optim=optim, steps=steps))
 
-    Raises InputError if the warm-up takes all steps.
-    """
+
+def check_warmup(optim: OptimConfig, steps: int) -> None:
+    """Raise InputError if the warm-up takes all steps of the training."""
     if optim.warmup >= steps:
         raise InputError(
-            f"optim.warmup: must be below the {steps} steps of the training (got {optim.warmup}); "
-            "lower it, or raise trainer.max_epochs"
+            f"optim.warmup: must be below {steps}, the number of training steps (got "
+            f"{optim.warmup}); lower it, or raise trainer.max_epochs"
         )
-    return LambdaLR(updates, partial(rate_factor, optim=optim, steps=steps))
 
 
 def rate_factor(step: int, optim: OptimConfig, steps: int) -> float:

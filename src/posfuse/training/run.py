@@ -35,6 +35,7 @@ from posfuse.training.build import build_backbone, build_data, build_module, bui
 from posfuse.training.checkpoints import Checkpoints, read_checkpoint
 from posfuse.training.module import TrainingModule
 from posfuse.training.observers import Diagnostics, History
+from posfuse.training.optimizer import check_warmup
 from posfuse.training.progress import Stopwatch, progress_callbacks
 from posfuse.training.replicas import replicas
 
@@ -103,17 +104,19 @@ def pretrain(cfg: Config) -> Path | None:
     """The folder of the run's pretraining, or None. If it is missing or incomplete, this process
     makes or resumes it, and other processes wait.
 
-    Raises Interrupted after a signal, and the errors of a run.
+    Raises Interrupted after a signal, and the errors of a run. Those of the second phase, whose
+    config is `cfg`, precede the first one, which may take hours.
     """
     if cfg.pretrain.name == "none":
         return None
-    cfg = masked_pretraining.first_phase(cfg)
+    second, cfg = cfg, masked_pretraining.first_phase(cfg)
     own = identity.owner(cfg)
     folder = Path(cfg.cache_dir, "pretrained", "-".join(own.values()))
     folder.mkdir(parents=True, exist_ok=True)
     with lock(folder / ".lock", partial(signals.check, " before pretraining")):
         if masked_pretraining.has_result(folder):
             return folder
+        check(second)
         stopwatch, history = Stopwatch(), History()
         data = build_data(cfg, masked_pretraining.MaskedWords(cfg))
         module = build_module(cfg, data)
@@ -134,6 +137,13 @@ def pretrain(cfg: Config) -> Path | None:
         records.write_json(folder / records.RESULT, content)
         (folder / records.LAST).unlink(missing_ok=True)
     return folder
+
+
+def check(cfg: Config) -> None:
+    """Raise the errors that a run on one device would raise before its first step."""
+    data, _ = build(cfg, build_backbone(cfg), None)
+    steps = cfg.trainer.max_epochs * data.steps_of_epoch(cfg.trainer.accumulate)
+    check_warmup(cfg.optim, steps)
 
 
 def build(cfg: Config, backbone: Backbone, pretrained: Path | None) -> tuple[TextDataModule, Any]:
