@@ -7,8 +7,10 @@ from omegaconf import OmegaConf
 
 from posfuse.errors import InputError
 from posfuse.runs import configs, identity
+from posfuse.runs.checks import checked
+from posfuse.runs.folders import run_folder
 from posfuse.runs.identity import is_neutral
-from small_runs import small_config, write_corpus
+from small_runs import composed, small_config, write_corpus
 
 
 def run_in(project, **paths):
@@ -53,6 +55,33 @@ def test_a_project_may_be_moved(tmp_path):
     assert read.cache_dir == str(tmp_path / "new" / "ids")
     shutil.rmtree(tmp_path / "new" / "ids")
     assert configs.read_config(folder).cache_dir == str(tmp_path / "new" / "ids")
+
+
+def test_a_folder_in_the_hubs_form_is_known_by_its_files(tmp_path, monkeypatch):
+    write_corpus(tmp_path / "old" / "texts")
+    folder = tmp_path / "old" / "multirun" / "mine" / "tiny" / "sinusoidal" / "add" / "seed=0"
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "old")
+    given = ["data=agnews", "sweep_id=mine", "logger=none"]
+    cfg = checked(composed(*given, "data.corpus.id=texts"))
+    recorded = identity.settings(cfg)
+    configs.write_config(folder, cfg)
+    (tmp_path / "old").rename(tmp_path / "new")
+    folder = tmp_path / "new" / folder.relative_to(tmp_path / "old")
+    read = configs.with_folders(configs.read_config(folder), folder, recorded)
+    assert read.data.corpus["id"] == str(tmp_path / "new" / "texts")
+    assert identity.settings(read) == recorded
+    (tmp_path / "new" / "texts" / "README.md").touch()
+    assert identity.differing(identity.settings(read), recorded) == ["data.corpus.id"]
+
+
+def test_a_repository_of_the_hub_is_known_by_its_name(tmp_path):
+    cfg = checked(composed("data=agnews", "data.corpus.id=texts/mine"))
+    assert identity.settings(cfg)["data.corpus.id"] == "texts/mine"
+    configs.write_config(tmp_path, cfg)
+    assert configs.read_config(tmp_path).data.corpus["id"] == "texts/mine"
+    own = [f"data.corpus.id={owner}/mine" for owner in ("texts", "others")]
+    assert len({run_folder("d", "e", "f", 0, [override]) for override in own}) == 2
 
 
 def test_texts_that_are_gone_or_changed_are_one_line(tmp_path):

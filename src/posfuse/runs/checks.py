@@ -14,10 +14,11 @@ from omegaconf.errors import OmegaConfBaseException
 from posfuse.config import TASKS, Config
 from posfuse.errors import InputError, input_errors, lacks_memory
 from posfuse.limits import check_limits, check_name
-from posfuse.runs.combinations import HUB, check_combinations
+from posfuse.runs.combinations import check_combinations
 from posfuse.runs.configs import config_of
 from posfuse.runs.fidelity import apply_fidelity
 from posfuse.runs.hydra_errors import one_line
+from posfuse.runs.identity import HUB
 from posfuse.runs.seeds import with_split_seed
 
 # The folders of Python and of installed packages.

@@ -8,11 +8,10 @@ from posfuse.config import Config, DataConfig, SplitsConfig, VocabularyConfig, i
 from posfuse.data.corpora import is_task
 from posfuse.data.pretrained_folder import pretrained_files
 from posfuse.errors import InputError
-from posfuse.runs.identity import flatten
+from posfuse.runs.identity import HUB, flatten
 
 Needs = dict[str, tuple[Any, str]]  # key -> the only value that fits, and the reason
 HOST_TABLE = "posfuse.model.pretrained_host.HostTable"
-HUB = "posfuse.data.corpora.hub"
 SHUFFLED = "_shuffled"  # end of the name of a corpus with data.word_order=shuffled
 # The fields of ModelConfig that the folder of a pretrained model determines.
 DECIDED = (

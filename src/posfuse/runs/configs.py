@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from posfuse import untrusted
 from posfuse.config import Config
 from posfuse.errors import InputError, input_errors
-from posfuse.runs.identity import CONTENTS
+from posfuse.runs.identity import CONTENTS, files_of
 from posfuse.runs.records import replacing
 
 CONFIG = "config.yaml"
@@ -21,10 +21,10 @@ def write_config(folder: Path, cfg: Config) -> None:
     """Write config.yaml of a run. Its paths are absolute and in UTF-8, so they do not depend on the
     current directory and the locale."""
     config = OmegaConf.structured(cfg)
-    for key in ("output_dir", "cache_dir", *CONTENTS):
-        if path := OmegaConf.select(config, key):
-            absolute = os.fsencode(os.path.abspath(path)).decode(errors="surrogateescape")
-            OmegaConf.update(config, key, absolute)
+    folders = {"output_dir": cfg.output_dir, "cache_dir": cfg.cache_dir, **files_of(cfg)}
+    for key, path in folders.items():
+        absolute = os.fsencode(os.path.abspath(path)).decode(errors="surrogateescape")
+        OmegaConf.update(config, key, absolute)
     with replacing(folder / CONFIG) as part:
         OmegaConf.save(config, part)
 
@@ -51,9 +51,8 @@ def with_folders(cfg: Config, folder: Path, recorded: dict[str, Any]) -> Config:
     no files with this content are where config.yaml says.
     """
     config = OmegaConf.structured(cfg)
-    for key in CONTENTS:
-        if path := OmegaConf.select(config, key):
-            OmegaConf.update(config, key, _place(key, path, cfg, folder, recorded.get(key)))
+    for key, path in files_of(cfg).items():
+        OmegaConf.update(config, key, _place(key, path, cfg, folder, recorded.get(key)))
     return config_of(config)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from posfuse.limits import check_folder, check_name
-from posfuse.runs.identity import CONTENTS, is_neutral
+from posfuse.runs.identity import CONTENTS, HUB_ID, is_neutral
 
 AXES = ("data", "encoding", "fusion")  # their names are parts of a run's folder
 VARIANT_LETTERS = r"A-Za-z0-9._=+\-"  # of the folder that names a run's other overrides
@@ -57,7 +57,8 @@ def _in_path_already(override: str) -> bool:
 
 def _without_place(override: str) -> str:
     key, _, value = override.partition("=")
-    return f"{key}={Path(value).name}" if key in CONTENTS else override
+    is_place = key in CONTENTS and key != HUB_ID  # two repositories may have one last part
+    return f"{key}={Path(value).name}" if is_place else override
 
 
 def folder_of(overrides: list[str], cfg: Any) -> str:

@@ -66,11 +66,14 @@ LATER_KEYS: dict[str, Any] = {
     "data.splits.test": "test",
 }
 
+HUB = "posfuse.data.corpora.hub"
+HUB_ID = "data.corpus.id"  # of HUB: a repository of the hub, or a local folder in the hub's form
 # Keys that name files: their content identifies a run, not their place. The digest of each.
 CONTENTS: dict[str, Callable[[str, Config], str]] = {
     "data.path": lambda path, cfg: files_digest(folder_files(path, cfg.data.splits)),
     "data.vocabulary.file": lambda path, cfg: tokenizer_file_digest(path),
     "host.path": lambda path, cfg: pretrained_digest(path),
+    HUB_ID: lambda path, cfg: files_digest(_files_below(Path(path))),
 }
 
 
@@ -91,8 +94,27 @@ def settings(cfg: Config) -> dict[str, Any]:
     }
     if cfg.data.path is not None:
         flat = {k: v for k, v in flat.items() if not k.startswith("data.corpus")}
+    return flat | {key: CONTENTS[key](path, cfg) for key, path in files_of(cfg).items()}
+
+
+def files_of(cfg: Config) -> dict[str, str]:
+    """The keys of CONTENTS that name files in this config, with their paths."""
+    flat = flatten(asdict(cfg))
     given = {key: flat[key] for key in CONTENTS if flat.get(key) is not None}
-    return flat | {key: CONTENTS[key](path, cfg) for key, path in given.items()}
+    is_read = cfg.data.path is None and flat.get("data.corpus._target_") == HUB
+    if HUB_ID in given and not (is_read and _is_folder(Path(given[HUB_ID]))):
+        del given[HUB_ID]
+    return given
+
+
+def _is_folder(id: Path) -> bool:
+    """True if a corpus is a local folder, which may have moved, and not a repository of the hub."""
+    return id.is_dir() or id.is_absolute()
+
+
+def _files_below(folder: Path) -> dict[str, Path]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path for path in files}
 
 
 def fingerprint(cfg: Config) -> str:

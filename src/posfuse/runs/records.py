@@ -21,7 +21,14 @@ from pyarrow.csv import read_csv
 from posfuse import seals, untrusted
 from posfuse.config import Config
 from posfuse.errors import AlreadyRunning, Conflict, InputError, input_errors, visible
-from posfuse.runs.identity import differing, fingerprint, own_code, own_files, settings
+from posfuse.runs.identity import (
+    HUB_ID,
+    differing,
+    fingerprint,
+    own_code,
+    own_files,
+    settings,
+)
 from posfuse.seals import SUMS, check_whole, digest, is_whole
 
 SCHEMA = 3  # of result.json's keys
@@ -126,7 +133,7 @@ def finished_record(folder: Path, cfg: Config) -> Record | None:
     keys = differing(mine, theirs)
     changed = ", ".join(f"{k} {theirs.get(k)} -> {mine.get(k)}" for k in keys[:3]) or "numerics"
     held = f"another configuration's result ({changed}); set sweep_id=NAME to use another folder"
-    if "data.path" in keys:
+    if {"data.path", HUB_ID} & set(keys):
         held = (
             f"the result of other texts that are also named {cfg.data.name!r}; set data.name=NAME "
             "for these texts"
