@@ -291,5 +291,9 @@ def test_a_language_model_may_read_characters_or_words(corpus, tmp_path, unit, j
     assert set(record["test"]) == {"loss", "accuracy"}
     text, status = sampled(tmp_path / "run", "--prompt", "W1x0 w1x1", "--tokens", 3)
     assert (status, text.startswith("W1x0 w1x1")) == (None, True)
+    for prompt, is_empty in (("\n", unit == "words"), ("", True)):
+        text, status = sampled(tmp_path / "run", "--prompt", prompt)
+        assert (status or "").startswith("error: --prompt: is empty") == is_empty
+        assert is_empty or text.startswith(prompt)
     _, status = sampled(tmp_path / "run", "--prompt", "a\udcff")
     assert status.startswith("error: --prompt: is not UTF-8 (")

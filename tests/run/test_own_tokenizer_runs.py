@@ -48,6 +48,9 @@ def test_a_language_model_of_a_text_file_reads_the_users_tokens(tmp_path, tokeni
     text = printed.removesuffix("\n")
     assert text.startswith("Line 1: the")
     assert "Ġ" not in text
+    printed, status = called("sample", str(folder), "--prompt", "\n", "--tokens", "9")
+    assert status is None
+    assert printed.startswith("\n")
 
 
 def test_an_exported_classifier_reads_the_users_tokens(tmp_path, tokenizer):

@@ -18,11 +18,13 @@ TYPED = "surrogateescape"  # how Python has typed bytes that are not UTF-8
 
 def prompt_ids(text: str, cfg: Config, data: TextDataModule) -> torch.Tensor:
     """The prompt's tokens, (1, L). Raises InputError if it is empty or, for a task, has an unknown
-    symbol. An unknown word or character of a text is `<unk>`."""
+    symbol. An unknown word or character of a text is `<unk>`. White space is empty if it only
+    separates words."""
     unit = cfg.data.vocabulary.unit
+    separates = unit == "words" and cfg.data.vocabulary.file is None
     if unit == "bytes":
         ids = [byte + len(SPECIAL) for byte in text.encode(errors=TYPED)]
-    elif not is_task(cfg.data) and text.strip():
+    elif not is_task(cfg.data) and (text.strip() if separates else text):
         with input_errors("--prompt: is not UTF-8", "type it in a terminal with UTF-8"):
             text.encode()
         ids = data.store.encoder(cfg.data.vocabulary)([text])[0].tolist()
