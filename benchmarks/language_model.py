@@ -34,7 +34,11 @@ from posfuse.data.datamodule import TextDataModule
 from posfuse.training.build import build_data, build_module
 from systems import fit
 
-MEASURES = "model training data.windows data.datamodule process"
+MEASURES = (
+    "model training.build training.module training.next_token training.optimizer training.task "
+    "training.observers training.diagnostics data.batching data.windows data.datamodule "
+    "process.environment process.distributed"
+)
 FOLDERS = ("nanogpt",)
 D, HEADS, LAYERS, BLOCK, BATCH, LR = 128, 4, 4, 64, 12, 1e-3
 OVERRIDES = [

@@ -37,7 +37,11 @@ from posfuse.data.splits import Split, splits
 from posfuse.process import precision
 from posfuse.training.build import build_data
 
-MEASURES = "model training data.batching data.datamodule process conf/protocol conf/speed"
+MEASURES = (
+    "model training.build training.module training.classifier training.optimizer training.task "
+    "training.observers training.diagnostics data.batching data.datamodule process.precision "
+    "process.environment process.distributed conf/protocol conf/speed"
+)
 FOLDERS = ("agnews", "imdb", "arxiv")
 POSFUSE = {"exact": ["speed=exact"], "fast": ["speed=fast"]}
 if shutil.which("c++"):

@@ -105,3 +105,22 @@ def test_a_result_says_what_was_measured_where_and_when(tmp_path, monkeypatch):
     command = f"python benchmarks/training.py --imdb FOLDER --repeats 3 {' '.join(own)}"
     assert (content["command"], content["folders"]) == (command, ["imdb"])
     assert {"commit", "date", "seconds"} < content.keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "stales"),
+    [
+        ("module", ["training", "grid", "language_model"]),
+        ("next_token", ["language_model"]),
+        ("checkpoints", ["grid"]),
+        *((name, []) for name in ("sample", "replicas", "export")),
+    ],
+)
+def test_a_benchmark_of_training_measures_the_modules_that_it_runs(name, stales):
+    root = Path(measured_code.__file__).parents[1]
+    changed = root / "src" / "posfuse" / "training" / f"{name}.py"
+    for stem in ("training", "grid", "language_model"):
+        script = root / "benchmarks" / f"{stem}.py"
+        names = str(measured_code.constant(script, "MEASURES")).split()
+        files = [file for word in names for file in measured_code.measured(word, script, root)]
+        assert (changed in files) == (stem in stales)
