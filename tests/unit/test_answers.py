@@ -15,7 +15,7 @@ from posfuse.statistics.contrasts import AHEAD, BEHIND, EQUIVALENT, REFUTED, SUP
 from small_records import posfuse_report, write_record
 
 AHEAD_BY_3 = Answer(AHEAD, "concat - add", 3.0, 2.0, 4.0, "8", "Because.", digits=1)
-UNTESTED = Answer("not tested", "mul - add", 1.0, seeds="1")
+UNTESTED = Answer("not tested", "mul - add", 1.0, n="1")
 
 
 def html_of(*answers, **options):

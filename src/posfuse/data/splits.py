@@ -15,6 +15,7 @@ from posfuse.data.sources import Source, in_memory
 from posfuse.errors import InputError, input_errors
 
 INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")  # as str() writes integers that fit into int64
+CURE = "give a validation file, change data.validation_fraction, or set data.validation_stratified"
 LABEL_TYPES = {"int", "str", "bool"}  # names of the Python types that labels may have
 
 
@@ -80,7 +81,8 @@ def splits(
             if part.source.is_running:
                 parts[split] = part.take(np.arange(min(cfg.limit, len(part))))
             elif len(part) > cfg.limit:
-                parts[split] = _divide(part, cfg.limit, int(cfg.split_seed), names)[1]
+                cure = "change data.limit, or add documents"
+                parts[split] = _divide(part, cfg.limit, int(cfg.split_seed), names, cure=cure)[1]
     further = [split for split in parts if split not in SPLITS]
     return {split: parts[split] for split in (*SPLITS, *further)}, names
 
@@ -108,7 +110,7 @@ def draw_places(
 
 
 def _divide(
-    part: Split, size: int, seed: int, names: list[str], stratified: bool = True
+    part: Split, size: int, seed: int, names: list[str], stratified: bool = True, cure: str = CURE
 ) -> tuple[Split, Split]:
     """The documents that remain and the `size` drawn documents; both keep their order. From a
     running text the last `size` documents are taken."""
@@ -129,8 +131,7 @@ def _divide(
                 f"{problem}: class {alone[0]!r} has one document; add another to it, remove it, "
                 "or give a validation file and no data.limit"
             )
-    cure = "give a validation file, or change data.validation_fraction, data.limit or "
-    with input_errors(problem, f"{cure}data.validation_stratified"):
+    with input_errors(problem, cure):
         rest, taken = draw_places(len(part), size, seed, part.labels if stratified else None)
     return part.take(rest), part.take(taken)
 
