@@ -27,6 +27,7 @@ import systems
 import training
 from posfuse.model import kernels
 from posfuse.training.build import build_data, build_module
+from posfuse.training.optimizer import optimizer, rate_factor
 from small_runs import SMALL, small_config
 
 ROOT = Path(__file__).parents[2]
@@ -236,6 +237,28 @@ def test_the_plain_language_model_has_the_logits_of_posfuse(tmp_path):
             theirs(ids, ids)[0], logits[..., language_model.FIRST_BYTE :] * m.d_model**0.5,
             rtol=1e-4, atol=1e-3,
         )  # fmt: skip
+
+
+def test_the_plain_recipe_decays_the_same_matrices_with_the_same_learning_rates(
+    tmp_path, monkeypatch
+):
+    steps = 500
+    cfg = language_model.config(language_model.Job("posfuse", steps, 4, str(tmp_path)))
+    data = build_data(cfg)
+    monkeypatch.setattr(plain_language_model, "BYTES", data.store.vocabulary_size)
+    ours, m = build_module(cfg, data).model, cfg.model
+    theirs = plain_language_model.PlainLanguageModel(m.d_model, m.n_heads, m.n_layers, 64, True)
+    sizes = [
+        {g["weight_decay"]: sum(p.numel() for p in g["params"]) for g in updates.param_groups}
+        for updates in (
+            optimizer(ours, ours.parameters(), cfg.optim),
+            plain_language_model.optimizer(theirs, cfg.optim.lr),
+        )
+    ]
+    assert sizes[0] == sizes[1]
+    for step in range(steps):
+        rate = plain_language_model.learning_rate(step, steps, cfg.optim.lr)
+        assert cfg.optim.lr * rate_factor(step, cfg.optim, steps) == pytest.approx(rate, rel=1e-12)
 
 
 NANOGPT = """

@@ -182,21 +182,6 @@ def test_frozen_parameters_get_no_gradient(name):
         torch.testing.assert_close(x.grad, of_x, rtol=0, atol=1e-12)
 
 
-IDS = torch.tensor([[2, 3, 4, 5, 6, 7, 8, 9], [9, 8, 7, 6, 5, 4, 0, 0]])
-LENGTHS = torch.tensor([8, 6])
-SHUFFLED = torch.tensor([[5, 9, 3, 8, 2, 7, 4, 6], [4, 9, 5, 8, 6, 7, 0, 0]])
-
-
-@pytest.mark.parametrize("encoding", ENCODINGS)
-def test_the_order_of_tokens_matters_exactly_if_there_is_an_encoding(encoding):
-    for fusion in ("none", "add"):
-        network = make_network(fusion, encoding).eval().double()
-        with torch.no_grad():
-            change = (network(IDS, LENGTHS) - network(SHUFFLED, LENGTHS)).abs().max()
-        table = fusion == "add" and encoding != "none"
-        assert (change > 1e-6) == (table or bool(ENCODINGS[encoding].get("attention")))
-
-
 BAD = {
     "odd head": (["encoding=rope", "model.d_model=6", "model.n_heads=2"], "a head has 3 features"),
     "few buckets": (["encoding=t5", "encoding.attention.n_buckets=6"], "n_buckets is 6"),

@@ -125,13 +125,15 @@ def test_greedy_decoding_reads_its_own_answers_and_the_given_questions():
     assert not model.decode(IDS, torch.zeros_like(is_target)).any()
 
 
-@torch.no_grad()
-def test_tied_logits_by_hand():
+def test_tied_logits_and_their_gradients_by_hand():
     model = language_model(tied=True).eval()
     assert model.head is None
-    x = random_tensor(3, 8)
-    by_hand = torch.stack([(x * row).sum(-1) / 8**0.5 for row in model.embedding.weight], -1)
-    torch.testing.assert_close(model.logits(x), by_hand)
+    x, rows = random_tensor(3, 8), model.embedding.weight
+    logits = model.logits(x)
+    by_hand = torch.stack([(x * row).sum(-1) / 8**0.5 for row in rows], -1)
+    torch.testing.assert_close(logits, by_hand)
+    (gradient,) = torch.autograd.grad(logits.sum(), rows)
+    torch.testing.assert_close(gradient, (x.sum(0) / 8**0.5).expand_as(rows))
     names = {name for name, _ in model.named_parameters()}
     assert names == {n for n, _ in language_model().named_parameters()} - {"head.weight"}
 

@@ -11,7 +11,7 @@ from posfuse.config import OptimConfig
 from posfuse.data.batching import Batch
 from posfuse.model import dropout
 from posfuse.model.dropout import Dropout
-from posfuse.model.network import copy_first_block, initialize
+from posfuse.model.network import initialize
 from posfuse.training.classifier import Classifier
 from variants import ENCODINGS, OPERATORS, make_network, random_tensor
 
@@ -143,14 +143,6 @@ def test_another_seed_draws_other_values_for_every_weight() -> None:
     before = torch.get_rng_state()
     initialize(network, 0)
     assert torch.equal(torch.get_rng_state(), before)  # the global generator takes no part
-
-
-def test_all_layers_can_start_as_copies_of_the_first() -> None:
-    encoder = make_network(encoding="relative").encoder
-    copy_first_block(encoder)
-    for stack in (encoder.blocks, encoder.positions):
-        first, second = (module.state_dict() for module in stack)
-        assert all(torch.equal(first[name], second[name]) for name in first)
 
 
 def test_masks_differ_between_steps_and_seeds_and_repeat(monkeypatch) -> None:

@@ -106,10 +106,10 @@ def weights_for(network: nn.Module, reference: Reference) -> dict[str, Tensor]:
     return {name: value for name, value in found.items() if name in names}
 
 
-def difference(data: str, fusion: str, encoding: str, *asked: str) -> float:
+def difference(data: str, fusion: str, encoding: str) -> float:
     """The largest difference of a logit, with the same weights, on documents with padding."""
     protocol = [f"data={data}", f"protocol={data}", "fidelity=notebook"]
-    overrides = [*protocol, f"fusion={fusion}", f"encoding={encoding}", *SMALL, *asked]
+    overrides = [*protocol, f"fusion={fusion}", f"encoding={encoding}", *SMALL]
     cfg = checked(composed(*overrides))
     network = build_network(cfg, WORDS, CLASSES).eval()
     torch.manual_seed(0)
@@ -134,18 +134,3 @@ MODELS += [("agnews", "add", encoding) for encoding in ENCODINGS]
 @pytest.mark.parametrize(("data", "fusion", "encoding"), MODELS)
 def test_logits_equal_those_of_the_notebooks_model(data: str, fusion: str, encoding: str) -> None:
     assert difference(data, fusion, encoding) < 1e-5
-
-
-@pytest.mark.parametrize(
-    ("data", "fusion", "encoding", "option"),
-    [
-        ("agnews", "concat", "sinusoidal", "fidelity.concat_bias=false"),
-        ("agnews", "mlp", "sinusoidal", "fidelity.mlp_activation=gelu"),
-        ("arxiv", "gate_mlp", "learned", "fidelity.mlp_activation=gelu"),
-        ("agnews", "add", "rope", "fidelity.rope=attention"),
-        ("arxiv", "add", "sinusoidal", "model.activation=gelu"),
-        ("arxiv", "add", "learned", "model.token_scale=1"),
-    ],
-)
-def test_without_an_option_the_logits_differ(data, fusion, encoding, option) -> None:
-    assert difference(data, fusion, encoding, option) > 1e-3

@@ -35,14 +35,6 @@ def test_kerples_parameters_start_within_the_authors_ranges():
             assert r.mean().item() == pytest.approx(end / 2, abs=0.05)
 
 
-def test_kerple_has_a_gradient_at_distance_0():
-    for kernel in ("logarithmic", "power"):
-        encoding = Kerple(2, 1, 9, kernel)
-        every = torch.arange(3)
-        encoding.extra(torch.zeros(1, 1, 3, 2), every, every).sum().backward()
-        assert all(p.grad.isfinite().all() and p.grad.any() for p in encoding.parameters())
-
-
 def test_fires_mlp_is_an_mlp_of_relus_with_its_gradients():
     torch.manual_seed(0)
     encoding = Fire(6, 3, 9, hidden=7).double()
