@@ -4,7 +4,6 @@ import json
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from posfuse.config import longest
@@ -68,29 +67,6 @@ def texts_of(store, documents) -> list[str]:
         batch = documents[np.array([i])]
         found.append(" ".join(store.words(batch.ids[0])))
     return found
-
-
-KEEP_WORDS = ["data.vocabulary.source=all", "data.vocabulary.min_count=1"]
-
-
-def test_texts_longer_than_max_len_are_cut_at_each_length(corpus) -> None:
-    cfg = small_config(corpus, *KEEP_WORDS, "data.max_len=6", "data.test_lengths=[8,20]")
-    data = build_data(cfg)
-    texts = pd.read_parquet(corpus / "test.parquet")
-    words = texts["text"].str.split()
-    long = texts[words.str.len() > 6]
-    assert 3 < len(long) < len(texts)
-    for length in (8, 20):
-        documents = data.documents[f"test@{length}"]
-        expected = [" ".join(text.split()[:length]) for text in long["text"]]
-        assert texts_of(data.store, documents) == expected
-        assert documents.split.labels.tolist() == long["label"].tolist()
-        assert documents.split.groups.tolist() == long.index.tolist()
-        assert documents.split.lengths.tolist() == words[long.index].str.len().tolist()
-    usual = build_data(small_config(corpus, *KEEP_WORDS, "data.max_len=6"))
-    assert list(usual.documents) == ["train", "validation", "test"]
-    assert usual.store.folder == data.store.folder  # the ids on disk are the same
-    assert usual.facts() == data.facts()
 
 
 def test_without_a_longer_text_there_is_nothing_to_test(corpus) -> None:

@@ -109,21 +109,6 @@ def test_a_report_leaves_a_damaged_file_out_and_names_it(name, damage, world, tm
         shutil.rmtree(sweep)
 
 
-@pytest.mark.parametrize("damage", [truncated, flipped])
-def test_a_damaged_cache_is_built_again(damage, world, tmp_path):
-    root, cfg = world
-    draw = np.random.default_rng(0)
-    stores = [p for p in (root / "cache").rglob("*") if p.is_file() and p.stat().st_size]
-    assert len(stores) > 8
-    for path in stores:
-        before = path.read_bytes()
-        path.write_bytes(damage(before, draw))
-        folder = tmp_path / "run"
-        folder.mkdir()
-        assert_finishes(cfg, folder, root / "sweep" / "tiny" / "none" / "add" / "seed=0")
-        shutil.rmtree(folder)
-
-
 @pytest.fixture
 def small_disk(tmp_path):
     """A function that mounts a file system with the given options."""
