@@ -6,11 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from posfuse.evidence.metric import ACCURACY, BITS_PER_BYTE
 from posfuse.statistics.contrasts import ANSWERS, answer, decide, differences
 from posfuse.study.looks import deltas
 from posfuse.study.spec import Hypothesis
-from posfuse.verdicts.sentences import Size, to_settle
+from posfuse.verdicts.sentences import to_settle
 
 OUTCOMES = pd.DataFrame(
     {"a": [3.0, 5.0, 9.0], "b": [1.0, 1.0, np.nan], "c": [2.0, 4.0, 6.0]}, index=[0, 1, 7]
@@ -45,21 +44,5 @@ def test_a_shown_difference_comes_before_equivalence():
     assert ANSWERS["less"]["behind"] == ANSWERS["equivalent"]["equivalent"] == "supported"
 
 
-def test_a_size_names_who_is_ahead_whatever_is_better():
-    values = "a", "b", -2.0, -3.0, -1.0
-    assert Size(*values, ACCURACY, 1).difference == "a - b: -2.0 points (-3.0 to -1.0)"
-    assert Size(*values, ACCURACY, 1).relation == "a is behind b by 2.0 points (1.0 to 3.0)"
-    assert Size(*values, BITS_PER_BYTE, 1).relation.startswith("a is ahead of b by 2.0 bits per")
-    second = Size(*values, ACCURACY, 0, where=" here", are_differences=True)
-    assert second.relation == "a is below b here by 2 points (1 to 3)"
-    alone = Size("a", "b", 1.0, math.nan, math.nan, ACCURACY, 1)
-    assert alone.difference == "a - b: +1.0 points"
-
-
-def test_what_would_settle_an_undecided_difference():
+def test_differences_without_a_spread_say_nothing_about_more_seeds():
     assert to_settle(math.nan, math.nan) == ""
-    assert to_settle(math.inf, math.inf) == "No feasible number of seeds would settle this."
-    assert to_settle(1234.0, 61.4) == (
-        "About 1,200 seeds would settle this if the true difference is as measured, and about 61 "
-        "if it is 0."
-    )

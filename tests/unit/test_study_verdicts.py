@@ -241,10 +241,6 @@ def test_verdicts(expects, shift, verdict):
     h = Hypothesis("h", "t", "concat", "add", expects=expects, margin=1.0)
     state = progress(replace(STUDY, hypotheses=[h]), runs)
     assert [v.verdict for v in state.verdicts] == [verdict]
-    side = "ahead of" if shift > 0 else "behind"
-    refuted = f"concat is {side} add by {abs(shift)}.0 points ("
-    start = refuted if verdict == "refuted" else "concat - add: "
-    assert tables.numbers(state.verdicts[0], ACCURACY).startswith(start)
 
 
 @pytest.mark.parametrize(
@@ -325,15 +321,6 @@ def by_length():
     return runs.assign(test_accuracy_at_20=runs["test_accuracy"])
 
 
-def test_accuracy_by_test_length_as_a_table():
-    runs = pd.concat([by_length(), study_runs(tupe={1: None})])
-    table = tables_of_arms.lengths_table(runs, ACCURACY)
-    assert table.columns == ["arm", "20", "40"]
-    assert table.rows[0] == ["add", "85.00 ± 7.07 (2)", "55.00 ± 7.07 (2)"]
-    assert (table.rows[1][0], table.rows[1][2][:5]) == ("tupe", "40.00")
-    assert tables_of_arms.lengths_table(study_runs(add=[50, None]), ACCURACY) is None
-
-
 def test_bags_of_words_are_averaged_by_corpus():
     bags = pd.DataFrame(
         {"arm": ["a", "b", "b"], "seed": [0, 0, 1], "bag_of_words": [50, 50, 40]}
@@ -353,7 +340,8 @@ def test_accuracy_by_test_length_as_lines():
     arms = {"add": {"fusion": "add"}, "tupe": {"fusion": "none", "encoding": "tupe"}}
     arms |= {"other": {"fusion": "add", "data": "even_pairs"}}
     study = replace(STUDY, arms=arms, settings={"data": "parity"})
-    (axis,) = figure.by_length(by_length(), study).axes
+    runs = pd.concat([by_length(), study_runs(tupe={1: None})])  # a run that diverged is left out
+    (axis,) = figure.by_length(runs, study).axes
     lines = [line.get_xydata().tolist() for line in axis.lines if len(line.get_xdata()) == 2]
     assert [[20, 85], [40, 55]] in lines
     assert [[20, 70], [40, 40]] in lines
