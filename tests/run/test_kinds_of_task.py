@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from posfuse.config import CONF_DIR, TASKS, Config
+from posfuse.config import CONF_DIR, TASKS
 from posfuse.errors import InputError
 from posfuse.runs import identity, records
 from posfuse.runs.checks import checked, task_of
@@ -76,7 +76,3 @@ def test_each_kind_of_task_has_a_metric_and_its_direction():
         task = task_of(checked(composed(*overrides)))
         assert (task.metric, task.lower_is_better, task.metrics) == expected
     assert {path.stem for path in (CONF_DIR / "task").iterdir()} == set(TASKS)
-
-
-def test_a_kind_of_task_of_posfuse_leaves_fingerprints_as_they_were():
-    assert "task._target_" not in identity.settings(Config(fusion={"name": "add"}))

@@ -16,17 +16,9 @@ from posfuse.training import progress
 from posfuse.training import run as run_module
 from posfuse.training.classifier import Classifier
 from processes import assert_same_files
-from small_runs import at_step, interrupted, small_config, write_corpus
+from small_runs import REFERENCE, at_step, interrupted, small_config, write_corpus
 
-STEPS = 4  # in an epoch: 60 documents in batches of 16
-
-
-@pytest.fixture(scope="module")
-def reference(corpus, tmp_path_factory):
-    """The folder of a run that nothing interrupts: 4 epochs."""
-    folder = tmp_path_factory.mktemp("reference")
-    train(small_config(corpus), folder)
-    return folder
+STEPS = 4  # in each of 4 epochs: 60 documents in batches of 16
 
 
 def steps_of(cfg, folder):
@@ -46,14 +38,14 @@ def steps_of(cfg, folder):
 
 @pytest.mark.parametrize(("name", "step"), [("SIGTERM", 0), ("SIGUSR1", 9), ("SIGHUP", 15)])
 def test_an_interrupted_run_resumes_at_its_step(name, step, corpus, reference, tmp_path):
-    cfg, number = small_config(corpus), signal.Signals[name]
+    cfg, number = small_config(corpus, *REFERENCE), signal.Signals[name]
     before = signal.getsignal(number)
     message = f"interrupted by {name}; saved at step {step + 1}"
     assert interrupted(cfg, tmp_path, step, name) == message
     assert signal.getsignal(number) is before
     assert not (tmp_path / records.RESULT).exists()
     assert steps_of(cfg, tmp_path) == list(range(step + 1, 4 * STEPS))
-    assert_same_files(reference, tmp_path)
+    assert_same_files(reference[0], tmp_path)
     assert not (tmp_path / records.LAST).exists()
 
 
@@ -87,13 +79,13 @@ def test_a_killed_run_resumes_from_its_last_checkpoint_inside_the_epoch(
     step, corpus, reference, tmp_path, monkeypatch
 ):
     """A checkpoint after every step but an epoch's last one; an error stands in for the kill."""
-    cfg = small_config(corpus, "trainer.checkpoint_minutes=1e-9")
+    cfg = small_config(corpus, *REFERENCE, "trainer.checkpoint_minutes=1e-9")
     with monkeypatch.context() as patched:
         at_step(patched, step, fail)
         with pytest.raises(RuntimeError, match="killed"):
             train(cfg, tmp_path)
     assert steps_of(cfg, tmp_path) == list(range(step, 4 * STEPS))
-    assert_same_files(reference, tmp_path)
+    assert_same_files(reference[0], tmp_path)
 
 
 def test_a_run_with_two_evaluations_per_epoch_resumes_at_its_step(corpus, tmp_path, monkeypatch):

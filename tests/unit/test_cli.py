@@ -1,8 +1,6 @@
 """posfuse: the list of commands, a command's name, and how errors end a command."""
 
 import re
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -91,15 +89,6 @@ def test_an_error_ends_each_command_alike(error, status, printed, monkeypatch, c
     monkeypatch.setattr(cli, "import_module", lambda _: raising(error))
     assert called("status", ".")[1] == status
     assert capsys.readouterr().err == printed
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_stdout_ends_the_list_in_one_line(monkeypatch):
-    with open("/dev/full", "w", encoding="utf-8") as full:
-        monkeypatch.setattr(sys, "stdout", full)
-        monkeypatch.setattr(sys, "argv", ["posfuse"])
-        with pytest.raises(SystemExit, match=r"^error: stdout: No space left on device; free it"):
-            cli.main()
 
 
 def test_an_unexpected_error_keeps_its_traceback(monkeypatch):

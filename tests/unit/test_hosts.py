@@ -17,7 +17,7 @@ from posfuse.model.pretrained_host import PretrainedEncoder
 from posfuse.process import precision
 from posfuse.runs.checks import checked
 from posfuse.runs.folders import run_folder
-from posfuse.runs.identity import fingerprint, settings
+from posfuse.runs.identity import fingerprint
 from posfuse.training.build import build_data, build_module
 from posfuse.training.hosts import load_host
 from refusals import refusal
@@ -202,10 +202,6 @@ def test_the_folders_content_counts_and_not_its_place(bert, tmp_path, of_corpus)
         with (changed / name).open("ab") as file:
             file.write(b" ")
         assert fingerprint(of_corpus(*host_overrides(changed))) != fingerprint(cfg), name
-
-
-def test_a_run_of_its_own_host_has_no_settings_of_hosts(of_corpus):
-    assert not [key for key in settings(of_corpus()) if key.startswith("host.")]
 
 
 def test_the_runs_folder_names_the_model_and_not_its_place():
