@@ -14,6 +14,7 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig
 
 from posfuse.config import CONF_DIR, Config
+from posfuse.data.datamodule import TextDataModule
 from posfuse.process import precision, signals
 from posfuse.runs.checks import checked
 from posfuse.runs.composing import Composer
@@ -32,10 +33,11 @@ SMALL = [
     "trainer.threads=1",
     "logger=none",
 ]
+KEEP_WORDS = ["data.vocabulary.source=all", "data.vocabulary.min_count=1"]
 REFERENCE = ["fusion=gate_scalar", "seed=3"]  # of the run that tests/run/conftest.py trains
 
 
-def write_corpus(folder: Path, n_classes: int = 3, seed: int = 0) -> Path:
+def write_corpus(folder: Path, n_classes: int = 3, seed: int = 0, validation: bool = True) -> Path:
     """Documents of 3 to 12 words, most of them the class's own: learnable, not perfectly."""
     folder.mkdir(parents=True, exist_ok=True)
     draw = np.random.default_rng(seed)
@@ -45,8 +47,17 @@ def write_corpus(folder: Path, n_classes: int = 3, seed: int = 0) -> Path:
         for label in labels:
             kinds = np.where(draw.random(draw.integers(3, 13)) < 0.5, label, n_classes)
             rows.append(" ".join(f"w{kind}x{draw.integers(6)}" for kind in kinds))
-        pd.DataFrame({"text": rows, "label": labels}).to_parquet(folder / f"{split}.parquet")
+        if validation or split != "validation":
+            pd.DataFrame({"text": rows, "label": labels}).to_parquet(folder / f"{split}.parquet")
     return folder
+
+
+def texts_of(data: TextDataModule, split: str) -> dict[int, list[str]]:
+    """The words of each document of a split, by its row in its file."""
+    documents = data.documents[split]
+    ids = [documents[np.array([i])].ids[0].tolist() for i in range(len(documents))]
+    words = map(data.store.words, ids)
+    return {int(row): list(text) for row, text in zip(documents.rows, words, strict=True)}
 
 
 def replaced(overrides: Iterable[str]) -> list[str]:

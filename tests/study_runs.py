@@ -10,6 +10,28 @@ import yaml
 
 from posfuse.study.spec import Assumed, Evaluation, Hypothesis, Study
 
+GOOD = {
+    "question": "Does concat gain?",
+    "base": "quickstart",
+    "settings": {"data": "bbc_lead_paragraph", "trainer.max_epochs": 1},
+    "arms": {
+        "add": {"fusion": "add"},
+        "concat": {"fusion": "concat"},
+        "add_none": {"fusion": "add", "encoding": "none"},
+        "concat_none": {"fusion": "concat", "encoding": "none"},
+    },
+    "tuning": {"grid": {"optim.lr": [0.001, 0.003], "model.token_scale": [1, 4]}, "seeds": [100]},
+    "testing": {"seeds": "0-7", "looks": [4, 8]},
+    "hypotheses": [
+        {"name": "gain", "text": "t", "arm": "concat", "than": "add", "expects": "greater"},
+        {
+            "name": "position", "text": "t", "arm": "concat", "than": "add",
+            "minus": ["concat_none", "add_none"], "expects": "greater", "margin": 2,
+        },
+    ],
+    "assumed": {"difference": 3, "spread": 2},
+}  # fmt: skip
+
 
 def small_study(*more: str, **changes) -> Study:
     """A study of addition, concatenation and more operators with two looks at up to 8 seeds."""

@@ -17,10 +17,7 @@ from small_runs import SMALL, composed, write_corpus
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    """A corpus without a validation split."""
-    folder = write_corpus(tmp_path_factory.mktemp("notebook") / "corpus")
-    (folder / "validation.parquet").unlink()
-    return folder
+    return write_corpus(tmp_path_factory.mktemp("notebook") / "corpus", validation=False)
 
 
 def config(corpus, *overrides):

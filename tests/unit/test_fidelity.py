@@ -15,7 +15,7 @@ from posfuse.runs import identity
 from posfuse.runs.checks import checked
 from posfuse.training.build import build_data, build_module, build_network
 from refusals import refusal
-from small_runs import SMALL, composed, write_corpus
+from small_runs import KEEP_WORDS, SMALL, composed, texts_of, write_corpus
 
 PAPER = asdict(FidelityConfig())
 NOTEBOOK = {
@@ -40,8 +40,7 @@ SHORT, ARXIV = {"batch_order": "by_seed"}, {"validation_split": "fixed", "gate_s
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     """Without a validation split; every split has words of its own."""
-    folder = write_corpus(tmp_path_factory.mktemp("fidelity") / "corpus")
-    (folder / "validation.parquet").unlink()
+    folder = write_corpus(tmp_path_factory.mktemp("fidelity") / "corpus", validation=False)
     for split in ("train", "test"):
         frame = pd.read_parquet(folder / f"{split}.parquet")
         frame["text"] += [f" only_{split} n{i}{split}" for i in range(len(frame))]
@@ -177,19 +176,9 @@ def test_copied_blocks_start_equal_and_are_not_one(corpus, stream: str) -> None:
         assert len(set(weights)) == len(weights)
 
 
-def texts(data, split: str) -> list[str]:
-    store = data.store
-    part = store.splits[split]
-    bounds = zip(part.offsets, part.offsets[1:], strict=False)
-    return [" ".join(store.words(part.ids[a:b])) for a, b in bounds]
-
-
-KEEP_WORDS = ["data.vocabulary.source=all", "data.vocabulary.min_count=1"]
-
-
-def split_texts(corpus, *overrides) -> dict[str, list[str]]:
+def split_texts(corpus, *overrides) -> dict[str, dict[int, list[str]]]:
     data = build_data(config(corpus, *KEEP_WORDS, *overrides))
-    return {split: texts(data, split) for split in ("train", "validation", "test")}
+    return {split: texts_of(data, split) for split in ("train", "validation", "test")}
 
 
 @pytest.mark.parametrize("limit", ["data.limit=null", "data.limit=15"])
@@ -205,7 +194,8 @@ def test_the_validation_split_follows_the_seed_and_the_test_split_never(corpus, 
     if "null" in limit:
         # The same cut as by a split_seed of that number; nothing is lost or counted twice.
         assert by_seed[1] == split_texts(corpus, "data.split_seed=2")
-        wholes = [sorted(found["train"] + found["validation"]) for found in (*by_seed, fixed[0])]
+        parts = [(f["train"].items(), f["validation"].items()) for f in (*by_seed, fixed[0])]
+        wholes = [sorted([*train, *validation]) for train, validation in parts]
         assert wholes[0] == wholes[1] == wholes[2]
 
 

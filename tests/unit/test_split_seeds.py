@@ -7,7 +7,7 @@ from posfuse.runs import identity
 from posfuse.runs.checks import checked
 from posfuse.runs.seeds import split_seed, validation_seed, with_split_seed
 from posfuse.training.build import build_data
-from small_runs import composed, small_config, write_corpus
+from small_runs import KEEP_WORDS, composed, small_config, texts_of, write_corpus
 
 GENERATED = ("bbc_lead_paragraph", "bbc_article", "bbc_digest", "bbc_lead_story", "listops",
              "parity", "indirect_index")  # fmt: skip
@@ -15,10 +15,7 @@ GENERATED = ("bbc_lead_paragraph", "bbc_article", "bbc_digest", "bbc_lead_story"
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    """A corpus without a validation split."""
-    folder = write_corpus(tmp_path_factory.mktemp("split_seeds") / "corpus")
-    (folder / "validation.parquet").unlink()
-    return folder
+    return write_corpus(tmp_path_factory.mktemp("split_seeds") / "corpus", validation=False)
 
 
 def test_the_seed_reaches_every_generated_corpus_as_a_number() -> None:
@@ -42,16 +39,6 @@ def test_the_config_keeps_the_word() -> None:
     assert identity.fingerprint(again) == identity.fingerprint(one)
 
 
-def documents(cfg, split: str) -> list[str]:
-    store = build_data(cfg).store
-    part = store.splits[split]
-    bounds = zip(part.offsets, part.offsets[1:], strict=False)
-    return [" ".join(store.words(part.ids[a:b])) for a, b in bounds]
-
-
-KEEP_WORDS = ["data.vocabulary.source=all", "data.vocabulary.min_count=1"]
-
-
 def test_runs_of_one_seed_share_their_splits_and_seeds_do_not(corpus) -> None:
     asked = ["data.split_seed=seed", "data.limit=12", *KEEP_WORDS]
     by_seed = []
@@ -60,7 +47,8 @@ def test_runs_of_one_seed_share_their_splits_and_seeds_do_not(corpus) -> None:
         numbered = small_config(corpus, *asked[1:], f"data.split_seed={seed}", "seed=9")
         stores = {build_data(cfg).store.folder for cfg in (*runs, numbered)}
         assert len(stores) == 1
-        by_seed.append([documents(runs[0], split) for split in ("train", "validation", "test")])
+        data = build_data(runs[0])
+        by_seed.append([texts_of(data, split) for split in ("train", "validation", "test")])
     assert all(one != other for one, other in zip(*by_seed, strict=True))
 
 
@@ -68,4 +56,4 @@ def test_a_split_seed_by_run_draws_the_sample_of_the_test_split_too(corpus) -> N
     asked = ["fidelity.validation_split=by_seed", "data.limit=12", *KEEP_WORDS, "seed=1"]
     one, both = (small_config(corpus, *asked, f"data.split_seed={s}") for s in (0, "seed"))
     assert (validation_seed(one), validation_seed(both)) == (1, 1)
-    assert documents(both, "test") != documents(one, "test")
+    assert texts_of(build_data(both), "test") != texts_of(build_data(one), "test")

@@ -17,22 +17,16 @@ from posfuse.study.reading import read_study
 from posfuse.study.repeats import FAR, by_unit, parts_of, seeds_of_unit
 from posfuse.study.spec import NULL_ARM, Assumed, Evaluation, Range, Tuning
 from posfuse.study.stages import frozen_plan, runs_of
-from study_runs import small_study, study_runs, write_study
+from study_runs import GOOD, small_study, study_runs, write_study
 
 RANDOM = {"optim.lr": Range(0.001, 0.01), "model.token_scale": Range(0.1, 10.0)}
-CONTENT = {
-    "question": "q",
-    "base": "quickstart",
-    "settings": {"data": "bbc_lead_paragraph"},
-    "arms": {"add": {"fusion": "add"}, "concat": {"fusion": "concat"}},
+CONTENT = GOOD | {
     "tuning": {
         "random": {"optim.lr": {"least": 0.001, "most": 0.01}}, "trials": 4, "seeds": "100-102",
         "finalists": 2, "final_seeds": "200-205", "repeats": 3, "null_arm": "add",
     },
     "testing": {"seeds": "0-5", "looks": [2, 3]},
-    "hypotheses": [
-        {"name": "gain", "text": "t", "arm": "concat", "than": "add", "expects": "greater"},
-    ],
+    "hypotheses": GOOD["hypotheses"][:1],
     "assumed": {"difference": 3, "spread": 2, "between": 1},
 }  # fmt: skip
 

@@ -15,7 +15,7 @@ from posfuse.runs.checks import checked
 from posfuse.runs.identity import LATER_KEYS
 from posfuse.training.build import build_data, build_network
 from small_records import write_record
-from small_runs import composed, small_config, write_corpus
+from small_runs import composed, small_config, texts_of, write_corpus
 
 TASK = ["data=even_pairs", "data.corpus.sizes=[200,20,30]", "data.corpus.lengths=[2,12]",
         "data.max_len=12"]  # fmt: skip
@@ -61,14 +61,6 @@ def test_runs_without_test_lengths_keep_their_fingerprint() -> None:
 # Splits
 
 
-def texts_of(store, documents) -> list[str]:
-    found = []
-    for i in range(len(documents)):
-        batch = documents[np.array([i])]
-        found.append(" ".join(store.words(batch.ids[0])))
-    return found
-
-
 def test_without_a_longer_text_there_is_nothing_to_test(corpus) -> None:
     with pytest.raises(InputError, match=r"^data\.test_lengths: no test document of tiny has more"):
         build_data(small_config(corpus, "data.max_len=12", "data.test_lengths=[20]"))
@@ -81,7 +73,7 @@ def test_a_tasks_strings_have_exactly_the_length_and_are_kept_on_disk(tmp_path) 
         documents = data.documents[f"test@{length}"]
         assert documents.lengths.tolist() == [length] * 30
         assert np.bincount(documents.split.labels).tolist() == [15, 15]
-        texts = texts_of(data.store, documents)
+        texts = texts_of(data, f"test@{length}").values()
         assert all(
             (text[0] != text[-1]) == label
             for text, label in zip(texts, documents.split.labels, strict=True)

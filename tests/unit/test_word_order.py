@@ -15,7 +15,7 @@ from posfuse.study.spec import Study
 from posfuse.training.build import build_data
 from posfuse.training.masked_pretraining import first_phase
 from small_records import write_record
-from small_runs import small_config, write_corpus
+from small_runs import small_config, texts_of, write_corpus
 
 SHUFFLED = ["data.name=tiny_shuffled", "data.word_order=shuffled"]
 CUT = ["data.max_len=6", "data.test_lengths=[8,20]"]
@@ -24,17 +24,7 @@ CUT = ["data.max_len=6", "data.test_lengths=[8,20]"]
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     """Texts of 3 to 12 words, without a validation file: it is drawn from train."""
-    folder = write_corpus(tmp_path_factory.mktemp("order") / "corpus")
-    (folder / "validation.parquet").unlink()
-    return folder
-
-
-def texts_of(data, split: str) -> dict[int, list[str]]:
-    """The words of each document of a split, by its row in its file."""
-    documents = data.documents[split]
-    ids = [documents[np.array([i])].ids[0].tolist() for i in range(len(documents))]
-    words = map(data.store.words, ids)
-    return {int(row): list(text) for row, text in zip(documents.rows, words, strict=True)}
+    return write_corpus(tmp_path_factory.mktemp("order") / "corpus", validation=False)
 
 
 def test_each_document_has_its_own_words_in_an_order_that_every_version_has(corpus) -> None:
