@@ -1,6 +1,7 @@
 """Hand-written records for tests of the report; no run is needed."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ import pytest
 from commands import called
 from posfuse.data.corpora import files_digest, folder_files
 from posfuse.report import page
-from posfuse.runs.records import SCHEMA
+from posfuse.runs import records
 from small_runs import write_corpus
 
 N_DOCUMENTS = 40
+NAMES = {"data": "tiny", "encoding": "sinusoidal", "fusion": "add"}  # of a sweep's own run
 CONFIG = """
 data:
   name: {data}
@@ -42,7 +44,7 @@ def write_record(
     settings = {"seed": seed, "data.name": data, "fusion.name": fusion, "model.d_model": 8}
     settings["data.path"] = files_digest(folder_files(str(corpus)))
     record = {
-        "schema": SCHEMA,
+        "schema": records.SCHEMA,
         "fingerprint": f"{folder.relative_to(root)}{more.get('settings')}",
         "sweep_id": root.name,
         "data": data,
@@ -65,6 +67,19 @@ def write_record(
         CONFIG.format(data=data, corpus=corpus, cache=root.parent / "cache")
     )
     return folder
+
+
+def write_failure(folder: Path, kind: str, message: str, **more: Any) -> None:
+    """Write failure.json of a run; `more` are keys of it."""
+    failure = {"id": "1", "time": 1.0, "kind": kind, "message": message, "overrides": []}
+    records.write_json(folder / records.FAILURE, failure | more)
+
+
+def ask(root: Path, params: Any, task: Iterable[str] = (), **sweeper: Any) -> None:
+    """Write multirun.yaml of a sweep with these parameters, None or a dict, and overrides."""
+    hydra = {"sweeper": {"params": params, **sweeper}, "overrides": {"task": list(task)}}
+    names = {key: {"name": name} for key, name in NAMES.items()}
+    (root / "multirun.yaml").write_text(json.dumps({"hydra": hydra, "seed": 0, **names}))
 
 
 def write_predictions(folder: Path, accuracy: float, shift: int = 0) -> None:

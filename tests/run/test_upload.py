@@ -9,6 +9,7 @@ from posfuse.errors import Conflict
 from posfuse.runs import configs, records
 from posfuse.tracking import upload
 from posfuse.train import train
+from small_records import write_failure
 from small_runs import REFERENCE, small_config
 from uploads import check_summary, synced
 
@@ -101,8 +102,7 @@ def test_a_damaged_record_is_named_and_the_other_runs_are_uploaded(fake, sweep):
 
 def test_a_run_is_uploaded_once_and_never_one_that_was_not_asked_for(fake, sweep):
     refused = shutil.copytree(sweep / "seed=0", sweep / "seed=1")
-    failure = {"id": "1", "time": 1.0, "kind": Conflict.kind, "message": "other", "overrides": []}
-    records.write_json(refused / records.FAILURE, failure)
+    write_failure(refused, Conflict.kind, "other")
     copy = shutil.copytree(sweep / "seed=0", sweep / "seed=2")
     assert synced(sweep) == (
         1,

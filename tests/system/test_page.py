@@ -2,7 +2,6 @@
 
 import base64
 import itertools
-import json
 import re
 import shutil
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from processes import HANG
-from small_records import posfuse_report, write_record, write_sweep
+from small_records import posfuse_report, write_failure, write_record, write_sweep
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 DOCS = Path(__file__).parents[2] / "docs"
@@ -41,8 +40,7 @@ def page(tmp_path_factory):
     write_sweep(root, accuracies, data="wordy", tokens=80.0, label_names=labels, settings=task)
     labels = ["<b>", "</title><script>alert(2)</script>"]
     write_record(root, 0.5, "mlp", 0, parameters=25, label_names=labels, settings=task)
-    failure = {"id": "1", "time": 1.0, "kind": "failed", "message": NASTY, "overrides": []}
-    (root / "failure.json").write_text(json.dumps(failure))
+    write_failure(root, "failed", NASTY)
     posfuse_report(root, draw=True)
     return root / "report" / "index.html"
 

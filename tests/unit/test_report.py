@@ -19,11 +19,15 @@ from posfuse.runs.folders import run_folder
 from posfuse.statistics.comparisons import Criteria, compare
 from posfuse.verdicts.claims import judge_claims, not_judged, read_claims
 from refusals import refusal
-from small_records import posfuse_report, write_predictions, write_record, write_sweep
+from small_records import (
+    ask,
+    posfuse_report,
+    write_failure,
+    write_predictions,
+    write_record,
+    write_sweep,
+)
 
-FAILURE = {
-    "id": "1", "time": 1.0, "kind": "diverged", "message": "out of luck", "overrides": [],
-}  # fmt: skip
 TABLES = {
     *(f"tables/{name}.{end}" for end in ("csv", "md", "tex") for name in (
         "table1", "table2", "table3", "paired_differences", "paired_tests", "interaction",
@@ -36,13 +40,6 @@ FIGURES = {
         "deltas", "forest", "accuracy_latency", "gain_by_length", "learning_curves",
         "confusions")
 }  # fmt: skip
-
-
-def ask(root, params, task=()):
-    """Write the settings of a sweep."""
-    hydra = {"sweeper": {"params": params}, "overrides": {"task": list(task)}}
-    names = {"data": {"name": "tiny"}, "encoding": {"name": "sinusoidal"}, "seed": 0}
-    (root / "multirun.yaml").write_text(json.dumps({"hydra": hydra, **names}))  # JSON is YAML too
 
 
 def written(folder: Path) -> dict[str, bytes]:
@@ -104,12 +101,12 @@ def test_a_result_that_is_not_the_one_asked_for_is_left_out_and_missing(tmp_path
     ask(root, {"fusion": "add,concat", "seed": "0,1"})
     place = root / "tiny" / "sinusoidal"
     shutil.copytree(place / "concat" / "seed=0", place / "concat" / "seed=1")
-    conflict = FAILURE | {"kind": Conflict.kind, "message": "another configuration's result"}
-    (place / "add" / "seed=1" / "failure.json").write_text(json.dumps(conflict))
+    conflict = "another configuration's result"
+    write_failure(place / "add" / "seed=1", Conflict.kind, conflict)
     runs, problems = collect(root)
     assert len(runs) == 2
     assert problems == [
-        f"{place}/add/seed=1: left out, not the run that was last asked for: {conflict['message']}",
+        f"{place}/add/seed=1: left out, not the run that was last asked for: {conflict}",
         f"{place}/concat/seed=1: a second record of the run in {place}/concat/seed=0; it is left "
         "out, remove one of the two",
     ]
@@ -219,7 +216,7 @@ def test_missing_failed_and_unpaired_runs_are_listed_and_stop_nothing(whole):
     ask(whole, {"data": "tiny,wordy", "fusion": fusions, "seed": "range(0,4)"})
     folder = whole / "tiny" / "sinusoidal" / "add" / "seed=3"
     folder.mkdir()
-    (folder / "failure.json").write_text(json.dumps(FAILURE))
+    write_failure(folder, "diverged", "out of luck")
     text, error = posfuse_report(whole)
     assert error is None
     page = (whole / "report" / "index.html").read_text()
@@ -239,8 +236,7 @@ def test_a_renamed_sweep_lacks_the_same_runs(whole, tmp_path):
     ask(whole, {"data": "tiny,wordy", "fusion": "add,concat", "seed": "0,1,2"})
     run = next(whole.rglob("result.json")).parent
     (run / "result.json").unlink()
-    failure = {"id": "1", "time": 1.0, "kind": "failed", "message": "no luck", "overrides": []}
-    (run / "failure.json").write_text(json.dumps(failure))
+    write_failure(run, "failed", "no luck")
 
     def lines(folder):
         runs, _ = collect(folder)

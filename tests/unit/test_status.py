@@ -4,23 +4,17 @@ import io
 import json
 import queue
 import shutil
-import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 
-from posfuse import cli
+from commands import called
 from posfuse.errors import AlreadyRunning
 from posfuse.runs import records
 from posfuse.sweeps import status
 from posfuse.sweeps.status import RunStatus, runs_of, seconds_left, status_of
-from small_records import write_record
-
-MULTIRUN = """
-data: {name: tiny}
-encoding: {name: sinusoidal}
-hydra: {overrides: {task: ["fusion=add,concat", "seed=0,1,2"]}, sweeper: {params: null}}
-"""
+from small_records import ask, write_failure, write_record
 
 
 @pytest.fixture
@@ -30,37 +24,28 @@ def sweep(tmp_path):
     for seed in range(3):
         write_record(root, 0.5, "add", seed, seconds={"fit": 3.0, "test": 2.0})
         write_record(root, 0.5, "concat", seed, seconds={"fit": 10.0})
-    (root / "multirun.yaml").write_text(MULTIRUN)
+    ask(root, None, ["fusion=add,concat", "seed=0,1,2"])
     return root
 
 
-@pytest.fixture
-def shown(monkeypatch, capsys):
-    """Call posfuse status in this process; returns its exit status and its lines."""
-
-    def call(folder, *options):
-        monkeypatch.setattr(sys, "argv", ["posfuse", "status", str(folder), *options])
-        capsys.readouterr()
-        try:
-            cli.main()
-        except SystemExit as end:
-            return 1, str(end.code).splitlines()
-        return 0, [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-
-    return call
+def shown(folder, *options):
+    """The exit status of posfuse status, and its lines or those of its error."""
+    out, error = called("status", folder, *options)
+    if error is not None:
+        return 1, error.splitlines()
+    return 0, [" ".join(line.split()) for line in out.splitlines()]
 
 
 def run_in(sweep, fusion, seed):
     return sweep / "tiny" / "sinusoidal" / fusion / f"seed={seed}"
 
 
-def test_a_sweep_with_a_run_of_each_state(sweep, shown):
+def test_a_sweep_with_a_run_of_each_state(sweep):
     assert shown(sweep)[1][-1] == "6 of 6 runs are done"
     (run_in(sweep, "add", 0) / records.RESULT).unlink()  # "stopped"
     for seed, kind in ((1, "interrupted"), (2, "diverged")):
         (run_in(sweep, "add", seed) / records.RESULT).unlink()
-        failure = {"id": "1", "time": 1.0, "kind": kind, "message": f"so {kind}", "overrides": []}
-        records.write_json(run_in(sweep, "add", seed) / records.FAILURE, failure)
+        write_failure(run_in(sweep, "add", seed), kind, f"so {kind}")
     run_in(sweep, "concat", 0).rename(sweep.parent / "away")
     running = run_in(sweep, "concat", 1)
     (running / records.RESULT).unlink()
@@ -94,36 +79,32 @@ def test_the_page_of_a_narrow_terminal_breaks_no_name(sweep):
 def test_a_sweep_says_how_far_it_is_while_it_runs(sweep, monkeypatch):
     """Two runs are not done. The failure of `add`, of an earlier command, is repeated; that of
     `concat` is new."""
-    failure = {"id": "1", "time": 1.0, "kind": "failed", "message": "no", "overrides": []}
     for fusion in ("add", "concat"):
         (run_in(sweep, fusion, 0) / records.RESULT).unlink()
-    records.write_json(run_in(sweep, "add", 0) / records.FAILURE, failure)
+    write_failure(run_in(sweep, "add", 0), "failed", "no")
     said, before = queue.Queue(), threading.active_count()
     monkeypatch.setattr(status, "MINUTE", 0.01)
     with status.every_minute(said.put, sweep):
         assert said.get() == f"{sweep}: 4 of 6 runs are done, about 15 s left"
-        records.write_json(run_in(sweep, "concat", 0) / records.FAILURE, {**failure, "id": "2"})
+        write_failure(run_in(sweep, "concat", 0), "failed", "no", id="2")
         last = f"{sweep}: 4 of 6 runs are done, 1 failed, about 5 s left"
         assert last in (said.get() for _ in range(100))
     assert threading.active_count() == before
 
 
-def test_trials_that_a_search_has_not_proposed_yet_are_missing(sweep, shown):
+def test_trials_that_a_search_has_not_proposed_yet_are_missing(sweep):
     search = {"n_trials": 4, "arms": {"t00": ["fusion=add"], "t01": ["fusion=concat"]}}
     task = ["arm=t00,t01", "seed=0,1,2"]
-    content = {"data": {"name": "tiny"}, "encoding": {"name": "sinusoidal"}}
-    content["hydra"] = {"overrides": {"task": task}, "sweeper": search}
-    (sweep / "multirun.yaml").write_text(json.dumps(content))
+    ask(sweep, None, task, **search)
     lines = shown(sweep)[1]
     assert "not proposed yet 6 missing" in lines
     assert lines[-1] == "6 of 12 runs are done, about 45 s left"
     assert len(status.asked_for(sweep, set())) == 12
     search["n_trials"] = 2  # Optuna has ended early
-    (sweep / "multirun.yaml").write_text(json.dumps(content))
+    ask(sweep, None, task, **search)
     assert shown(sweep)[1][-1] == "6 of 6 runs are done"
     for damaged in ({"n_trials": "many"}, {"arms": 3}):
-        content["hydra"]["sweeper"] = search | damaged
-        (sweep / "multirun.yaml").write_text(json.dumps(content))
+        ask(sweep, None, task, **search | damaged)
         assert "multirun.yaml: not a sweep's settings" in shown(sweep)[1][0]
 
 
@@ -133,7 +114,12 @@ def test_a_run_without_multirun_yaml_is_found(sweep):
     assert len(runs_of(sweep)) == 6
 
 
-def test_in_a_terminal_the_page_is_updated_until_all_is_done(sweep, shown, monkeypatch):
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_in_a_terminal_the_page_is_updated_until_all_is_done(sweep, monkeypatch):
     result = run_in(sweep, "add", 1) / records.RESULT
     away = result.rename(result.with_name("away"))
     slept = []
@@ -142,7 +128,7 @@ def test_in_a_terminal_the_page_is_updated_until_all_is_done(sweep, shown, monke
         slept.append(seconds)
         away.rename(result)
 
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr("commands.io", SimpleNamespace(StringIO=Terminal))
     monkeypatch.setattr(status.time, "sleep", finish)
     monkeypatch.setenv("COLUMNS", "200")
     assert shown(sweep, "--once")[1][-1] == "5 of 6 runs are done, about 5 s left"
@@ -164,7 +150,7 @@ def test_time_left_is_the_median_of_the_cell_divided_by_the_running_runs():
     assert seconds_left([RunStatus("a", "0", "missing")]) is None
 
 
-def test_what_is_no_sweep_is_one_line(shown, tmp_path):
+def test_what_is_no_sweep_is_one_line(tmp_path):
     for name in ("empty", "damaged", "run"):
         (tmp_path / name).mkdir()
     (tmp_path / "damaged" / "multirun.yaml").write_text("hydra: {sweeper: 1}")
@@ -182,7 +168,7 @@ def test_what_is_no_sweep_is_one_line(shown, tmp_path):
         assert why in line
 
 
-def test_nothing_is_written_and_a_lock_is_seen_and_not_released(sweep, shown, monkeypatch):
+def test_nothing_is_written_and_a_lock_is_seen_and_not_released(sweep, monkeypatch):
     """Tests may run as root, who may write anywhere: so opening a file to write it fails here."""
     run = run_in(sweep, "add", 0)
     (run / records.RESULT).unlink()
@@ -213,7 +199,7 @@ def test_nothing_is_written_and_a_lock_is_seen_and_not_released(sweep, shown, mo
      '{"epoch": 1, "epochs": 2, "epoch_seconds": -5}',
      '{"epoch": 1, "epochs": 1' + "0" * 400 + ', "epoch_seconds": 3}'],
 )  # fmt: skip
-def test_a_damaged_progress_json_is_no_progress(text, sweep, shown):
+def test_a_damaged_progress_json_is_no_progress(text, sweep):
     run = run_in(sweep, "add", 0)
     (run / records.RESULT).unlink()
     (run / records.PROGRESS).write_text(text)
@@ -228,7 +214,7 @@ def test_a_damaged_progress_json_is_no_progress(text, sweep, shown):
     )
 
 
-def test_a_result_that_is_not_the_one_asked_for_is_not_done(sweep, shown):
+def test_a_result_that_is_not_the_one_asked_for_is_not_done(sweep):
     """A copied folder, and a run whose folder held another configuration's result."""
     copied = run_in(sweep, "add", 1)
     shutil.rmtree(copied)
@@ -237,8 +223,7 @@ def test_a_result_that_is_not_the_one_asked_for_is_not_done(sweep, shown):
     shutil.rmtree(moved)
     shutil.copytree(run_in(sweep, "add", 1), moved)
     refused = run_in(sweep, "concat", 0)
-    failure = {"id": "1", "time": 1.0, "kind": "conflict", "message": "other", "overrides": []}
-    records.write_json(refused / records.FAILURE, failure)
+    write_failure(refused, "conflict", "other")
     _, lines = shown(sweep)
     another = f"{records.RESULT}: the result of another run; remove it to run again"
     assert lines[-4:-1] == [
@@ -249,7 +234,7 @@ def test_a_result_that_is_not_the_one_asked_for_is_not_done(sweep, shown):
     assert lines[-1].startswith("3 of 6 runs are done")
     assert status_of(refused, sweep).state == "done"  # no command asks for this folder any more
     for kind in (records.INTERRUPTED, "already running"):  # the result may be the one asked for
-        records.write_json(refused / records.FAILURE, {**failure, "kind": kind})
+        write_failure(refused, kind, "other")
         assert status_of(refused, sweep, is_asked=True).state == "done"
 
 

@@ -3,7 +3,6 @@
 import json
 import re
 import shlex
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -11,25 +10,17 @@ import pandas as pd
 import pytest
 import yaml
 
-from posfuse import cli
+from commands import called
 from posfuse.data import corpora
 from posfuse.errors import HubUnreachable, InputError
-from posfuse.process import signals
 from posfuse.runs import configs, identity, records
 from posfuse.study import configurations, forecast, run_table, stages, sweeps
 from posfuse.study.plan import Plan, provenance
 from posfuse.study.spec import Evaluation, Hypothesis, Study, Tuning
 from posfuse.study.sweeps import Sweep
-from small_records import write_record
+from small_records import ask, write_failure, write_record
 from small_runs import write_corpus
 
-MULTIRUN = """
-seed: 0
-data: {name: tiny}
-encoding: {name: sinusoidal}
-fusion: {name: add}
-hydra: {overrides: {task: []}, sweeper: {params: null}}
-"""
 ARMS = {"a": {"fusion": "add"}, "c": {"fusion": "concat"}}
 PLAIN = {"seed": 0, "data.name": "tiny", "data.max_len": 9, "model.d_model": 8}
 SETTINGS = {fusion: PLAIN | {"fusion.name": fusion} for fusion in ("add", "concat")}
@@ -57,7 +48,7 @@ def sweep(tmp_path, monkeypatch):
     for fusion in ("add", "concat"):
         for seed in (0, 1):
             write_own(found.folder, 0.5 + 0.1 * seed, fusion, seed)
-    (found.folder / "multirun.yaml").write_text(MULTIRUN)
+    ask(found.folder, None)
     return found
 
 
@@ -147,8 +138,7 @@ def test_only_an_arms_own_run_counts_as_one_that_diverged(sweep):
     """Its config.yaml identifies it, since failure.json does not."""
     folder = sweep.folder / OF_C
     (folder / records.RESULT).unlink()
-    failure = {"id": "", "time": 0.0, "kind": "diverged", "message": "m", "overrides": []}
-    records.write_json(folder / records.FAILURE, failure)
+    write_failure(folder, "diverged", "m")
     config = {"fusion": {"name": "concat"}, "seed": 1, "sweep_id": "x", "data": {"name": "tiny"},
               "encoding": {"name": "sinusoidal"}}  # fmt: skip
     (folder / "config.yaml").write_text(yaml.safe_dump(config))
@@ -158,7 +148,7 @@ def test_only_an_arms_own_run_counts_as_one_that_diverged(sweep):
     sweep.configs = CONFIGS
     assert sweep.results("c", [1]) == {}
     assert OTHER in sweep.reasons("c", [1])["c", 1]
-    records.write_json(folder / records.FAILURE, failure | {"kind": "failed"})
+    write_failure(folder, "failed", "m")
     assert sweep.reasons("c", [1]) == {("c", 1): "m"}
 
 
@@ -178,19 +168,7 @@ assumed: {difference: 1, spread: 1}
 """
 
 
-def study_command(*arguments):
-    """The exit status or message of posfuse study."""
-    with pytest.MonkeyPatch.context() as patch, signals.handling():
-        patch.setattr(sys, "argv", ["posfuse", "study", *arguments])
-        try:
-            cli.main()
-        except SystemExit as stopped:
-            return stopped.code
-
-
-def test_a_study_with_failed_runs_judges_the_others_and_ends_with_an_error(
-    tmp_path, monkeypatch, capsys
-):
+def test_a_study_with_failed_runs_judges_the_others_and_ends_with_an_error(tmp_path, monkeypatch):
     """The third run of arm d fails. Its folder holds another arm's record, as a copy would."""
 
     class Failing:
@@ -204,7 +182,7 @@ def test_a_study_with_failed_runs_judges_the_others_and_ends_with_an_error(
                 for seed in range(4):
                     ahead = (0.3 + 0.05 * seed) * (fusion == "add")
                     write_own(root, 0.5 + ahead, fusion, seed, plan=digest, **TRAINED)
-            (root / "multirun.yaml").write_text(MULTIRUN)
+            ask(root, None)
             path = root / "tiny/sinusoidal/mul/seed=2" / records.RESULT
             path.write_text((root / "tiny/sinusoidal/add/seed=2" / records.RESULT).read_text())
 
@@ -216,9 +194,9 @@ def test_a_study_with_failed_runs_judges_the_others_and_ends_with_an_error(
     monkeypatch.setattr(stages, "fingerprints", lambda *_: configs)
     monkeypatch.setattr(sweeps.subprocess, "Popen", Failing)
     (tmp_path / "mine.yaml").write_text(QUESTION)
-    status = study_command("run", "mine.yaml")
+    printed, status = called("study", "run", "mine.yaml")
     assert status.startswith("error: multirun/mine_test: 1 of 12 runs have no result, such as d ")
-    printed = " ".join(capsys.readouterr().out.split())
+    printed = " ".join(printed.split())
     assert "Decided: 1 of 2 hypotheses. The study is not finished." in printed
     assert "Supported: gain; undecided: other." in printed
     place = "multirun/mine_test/tiny/sinusoidal/mul/seed=2/result.json"
@@ -227,33 +205,33 @@ def test_a_study_with_failed_runs_judges_the_others_and_ends_with_an_error(
         f"as d seed=2 ({place}: {OTHER}; remove it to run again)"
     ) in printed
     assert not (tmp_path / "multirun/mine/report").exists()
-    assert study_command("status", "mine.yaml", "--config-dir", ".", "data.path=x y") is None
-    printed = " ".join(capsys.readouterr().out.split())
-    assert "testing: 7 of 8 runs of the next look are done" in printed
+    printed, status = called("study", "status", "mine.yaml", "--config-dir", ".", "data.path=x y")
+    assert status is None
+    assert "testing: 7 of 8 runs of the next look are done" in " ".join(printed.split())
 
 
-def test_the_command_to_run_has_the_places_of_files_and_texts(tmp_path, monkeypatch, capsys):
+def test_the_command_to_run_has_the_places_of_files_and_texts(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", "my code")
     (tmp_path / "mine.yaml").write_text(QUESTION)
     (tmp_path / "b (1)").mkdir()
     more = ["--config-dir", ".", "data.path=x y", "logger=none", "hydra.searchpath=['b (1)']"]
-    assert study_command("status", "mine.yaml", *more) is None
-    start, _, line = capsys.readouterr().out.partition("run it with ")
-    assert start == "plan: not frozen yet; "
+    shown, status = called("study", "status", "mine.yaml", *more)
+    start, _, line = shown.partition("run it with ")
+    assert (start, status) == ("plan: not frozen yet; ", None)
     path, *words = shlex.split(line)
     assert path == "PYTHONPATH=my code"
     assert words == ["posfuse", "study", "run", "mine.yaml", *more[:3], more[4]]
-    assert study_command("status", *words[3:]) is None
-    assert capsys.readouterr().out.endswith(line)
-    assert study_command("status", "mine.yaml") is None
-    assert "PYTHONPATH" not in capsys.readouterr().out
+    shown, status = called("study", "status", *words[3:])
+    assert (shown.endswith(line), status) == (True, None)
+    shown, status = called("study", "status", "mine.yaml")
+    assert ("PYTHONPATH" in shown, status) == (False, None)
     for key in ("data.path=a", "logger=none", "hydra.searchpath=[.]"):
         name = key.partition("=")[0]
-        stopped = study_command("status", "mine.yaml", key, f"{name}=b")
+        _, stopped = called("study", "status", "mine.yaml", key, f"{name}=b")
         assert stopped.startswith(f"error: {name}: given twice ({key} and {name}=b); give it once")
     wanted = f"error: --config-dir: no folder {tmp_path}/nope; name another"
-    assert study_command("status", "mine.yaml", "-cd", "nope") == wanted
+    assert called("study", "status", "mine.yaml", "-cd", "nope")[1] == wanted
 
 
 def test_the_experiment_of_a_test_sweep_names_its_plan_and_the_search_path(sweep, tmp_path):
@@ -386,7 +364,7 @@ def test_no_run_starts_with_such_a_length(tokens, tmp_path, monkeypatch, command
     text = QUESTION.replace("data: tiny", "data: folder").replace("a: {", "a: {data.max_len: 30, ")
     (tmp_path / "mine.yaml").write_text(text)
     monkeypatch.setattr(sweeps.subprocess, "Popen", None)
-    stopped = study_command(command[0], "mine.yaml", *command[1:], f"data.path={tokens}")
+    _, stopped = called("study", command[0], "mine.yaml", *command[1:], f"data.path={tokens}")
     assert stopped.startswith("error: study mine: arms.c: data.max_len=512, but 100 % of the train")
     assert not [*tmp_path.glob("multirun/mine*")]
 

@@ -15,6 +15,7 @@ from posfuse.runs import configs, records
 from posfuse.runs.multirun import read_multirun
 from posfuse.runs.records import Diagnostic
 from refusals import refusal
+from small_records import write_failure
 
 DEEP = 100_000
 LAUGHS = [f"l{i + 1}: &l{i + 1} [*l{i}, *l{i}]" for i in range(40)]
@@ -91,14 +92,11 @@ def test_what_is_written_is_read(tmp_path):
 
 def test_bytes_that_are_no_text_in_the_locale_are_read_and_shown(tmp_path):
     """As é in an argument under an ASCII locale."""
-    failure = {
-        "id": "1", "time": 0.0, "kind": "failed", "message": "no \udcc3\udca9\rhere",
-        "overrides": ["data.path=\udcc3\udca9"],
-    }  # fmt: skip
-    records.write_json(tmp_path / "failure.json", failure)
+    overrides = ["data.path=\udcc3\udca9"]
+    write_failure(tmp_path, "failed", "no \udcc3\udca9\rhere", overrides=overrides)
     read = records.read_failure(tmp_path / "failure.json")
     assert read["message"] == r"no \udcc3\udca9 here"
-    assert read["overrides"] == failure["overrides"]
+    assert read["overrides"] == overrides
     OmegaConf.save({"a": "\udcc3\udca9"}, tmp_path / "a.yaml")
     assert OmegaConf.create(untrusted.read_yaml(tmp_path / "a.yaml")).a == "\udcc3\udca9"
 
