@@ -23,6 +23,12 @@ ELSEWHERE = {
 }
 
 
+def blocks(page: str, language: str = "python", begin: str = "") -> list[str]:
+    """The blocks of code in a page that begin with this text."""
+    text = (TOP / page).read_text()
+    return re.findall(rf"^```{language}\n({begin}.*?)^```", text, re.M | re.S)
+
+
 def commands() -> list:
     """The commands of indented lines and of blocks for a shell, each once, named by its page."""
     cases = {}

@@ -4,13 +4,10 @@ import re
 from pathlib import Path
 
 from posfuse.train import train
+from recipes import blocks
 from small_runs import small_config, write_corpus
 
-CODE = re.findall(
-    r"^```python\n(.*?)^```",
-    (Path(__file__).parents[2] / "docs" / "folding.md").read_text(),
-    re.M | re.S,
-)
+CODE = blocks("docs/folding.md")
 
 
 def test_the_documented_commands_run(tmp_path, monkeypatch, capsys):

@@ -1,8 +1,5 @@
 """Kinds of task: the three of posfuse, and the one of docs/tasks.md."""
 
-import re
-from pathlib import Path
-
 import pandas as pd
 import pytest
 
@@ -12,15 +9,15 @@ from posfuse.runs import identity, records
 from posfuse.runs.checks import checked, task_of
 from posfuse.train import train
 from posfuse.training.trained import load_run
+from recipes import blocks
 from small_runs import composed, small_config
 
-PAGE = Path(__file__).parents[2] / "docs" / "tasks.md"
 RAREST = ["task.name=rarest_word", "task._target_=my_tasks.RarestWord", "trainer.monitor=metric"]
 
 
 @pytest.fixture
 def my_tasks(tmp_path, monkeypatch):
-    (code,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.M | re.S)
+    (code,) = blocks("docs/tasks.md")
     (tmp_path / "my_tasks.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
 

@@ -8,7 +8,7 @@ import pytest
 from posfuse import options
 from posfuse.runs.checks import checked
 from posfuse.study.reading import read_study
-from recipes import TOP, commands, jobs, own_files
+from recipes import TOP, blocks, commands, jobs, own_files
 from small_records import posfuse_report, write_sweep
 from small_runs import composed, write_corpus
 
@@ -29,14 +29,8 @@ def folder(tmp_path_factory):
         for method in ("adam", "sgd", "lion"):
             rows += [f"{seed},{method},{t},{draw.random()},{draw.random()}" for t in "abc"]
     (root / "results.csv").write_text("\n".join(rows))
-    claims = re.search(
-        r"^```yaml\n(claims:.*?)^```", (TOP / "docs/report.md").read_text(), re.M | re.S
-    )
-    (root / "my_claims.yaml").write_text(claims[1])
-    study = re.search(
-        r"^```yaml\n(question:.*?)^```", (TOP / "docs/studies.md").read_text(), re.M | re.S
-    )
-    (root / "my_study.yaml").write_text(study[1])
+    (root / "my_claims.yaml").write_text(blocks("docs/report.md", "yaml", "claims:")[0])
+    (root / "my_study.yaml").write_text(blocks("docs/studies.md", "yaml", "question:")[0])
     return root
 
 

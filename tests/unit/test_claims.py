@@ -2,7 +2,6 @@
 
 import math
 import re
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,6 +12,7 @@ from posfuse.config import CONF_DIR
 from posfuse.statistics import paired as st
 from posfuse.statistics.comparisons import Criteria, seeds_for_equivalence
 from posfuse.verdicts.claims import Claim, Claims, judge_claims, read_claims
+from recipes import blocks
 from refusals import refusal
 
 REGIMES = {"short": ["tiny"], "long": ["wordy", "wordier"]}
@@ -397,8 +397,7 @@ def test_what_is_no_file_of_claims_is_one_line(tmp_path):
 
 
 def test_the_claims_of_the_docs_are_valid(tmp_path):
-    page = (Path(__file__).parents[2] / "docs" / "report.md").read_text()
-    one, other = re.findall(r"```yaml\n((?:regimes|claims):.*?)```", page, re.DOTALL)
+    one, other = blocks("docs/report.md", "yaml", "(?:regimes|claims):")
     path = tmp_path / "mine.yaml"
     path.write_text(one)
     (claim,) = read_claims(path).claims

@@ -17,10 +17,10 @@ import posfuse
 from posfuse.config import CONF_DIR
 from posfuse.runs.checks import checked
 from posfuse.training.build import build_parts
+from recipes import TOP, blocks
 from small_runs import composed
 from variants import ENCODINGS, OPERATORS
 
-TOP = Path(__file__).parents[2]
 PAGES = [
     TOP / "README.md",
     TOP / "CONTRIBUTING.md",
@@ -66,11 +66,6 @@ def test_links_of_an_html_page_lead_to_files_and_places_of_pages(page):
             assert f'id="{anchor}"' in (target.read_text() if name else text), link
         else:
             assert not anchor or anchor in headings(target), link
-
-
-def blocks(page: str, language: str) -> list[str]:
-    text = (TOP / page).read_text()
-    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
 def test_the_operators_of_the_docs_compute_what_they_say():

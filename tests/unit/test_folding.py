@@ -1,19 +1,16 @@
 """A folded model has the outputs of its origin, without its embeddings and projections."""
 
-import re
-from pathlib import Path
-
 import pytest
 import torch
 from torch import nn
 
 from posfuse.model.fusion import Concat, Fusion
 from posfuse.model.network import Backbone, PositionClassifier
+from recipes import blocks
 from variants import ENCODINGS, OPERATORS, make_network, random_tensor
 
 IDS = torch.tensor([[3, 4, 5, 6, 7, 8, 9, 2, 1, 3, 4, 5], [9, 8, 7, 6, 5, 0, 0, 0, 0, 0, 0, 0]])
 LENGTHS = torch.tensor([12, 5])  # the whole table, and padding
-DOCUMENT = Path(__file__).parents[2] / "docs" / "folding.md"
 every_operator = pytest.mark.parametrize("name", OPERATORS)
 # Operators and encodings do not interact: each of them with one of the others.
 PAIRS = [(name, "sinusoidal") for name in OPERATORS] + [("gate_scalar", e) for e in ENCODINGS]
@@ -139,13 +136,9 @@ def test_an_operator_without_code_for_folding_folds_too():
     check_equal(origin.fold(), origin)
 
 
-def documented_code():
-    return re.findall(r"^```python\n(.*?)^```", DOCUMENT.read_text(), re.M | re.S)
-
-
 def test_the_operator_in_the_docs_folds():
     names = {"Fusion": Fusion, "nn": nn}
-    exec(documented_code()[2], names)
+    exec(blocks("docs/folding.md")[2], names)
     given = network("add")
     operator = names["Bilinear"](8)
     backbone = Backbone(operator, given.table, given.encoder)
