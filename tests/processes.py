@@ -23,6 +23,12 @@ def command(corpus, *overrides):
     return [sys.executable, "-m", "posfuse", "train", *options, *small_overrides(corpus, *own)]
 
 
+def importing(folder, **more):
+    """The environment of a process that can import the modules of a folder, with more variables."""
+    path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTHONPATH": path, **more}
+
+
 def started(argv, folder, env=None):
     folder.mkdir(exist_ok=True)
     pipe = subprocess.PIPE

@@ -4,10 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer
-from tokenizers.models import WordPiece
-from tokenizers.pre_tokenizers import Whitespace
+from tokenizers import Tokenizer, decoders
+from tokenizers.models import BPE, WordPiece
+from tokenizers.pre_tokenizers import ByteLevel, Whitespace
 from tokenizers.processors import TemplateProcessing
+from tokenizers.trainers import BpeTrainer
 
 # As in small_runs.write_corpus; [PAD] has the id that the family expects.
 WORDS = [f"w{kind}x{i}" for kind in range(4) for i in range(6)]
@@ -47,6 +48,16 @@ def write_tokenizer(folder: Path, words: list[str] = WORDS, pad: int = 0) -> Non
     tokenizer.enable_padding(length=4)
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(folder / "tokenizer.json"))
+
+
+def byte_bpe(texts: list[str]) -> Tokenizer:
+    """A small byte-level BPE, as of GPT-2; its token 0 is a character."""
+    tokenizer = Tokenizer(BPE())
+    tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = BpeTrainer(vocab_size=300, initial_alphabet=ByteLevel.alphabet(), show_progress=False)
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
 
 
 def write_pretrained(folder: Path, family: str = "bert", **options: Any) -> Path:

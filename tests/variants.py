@@ -3,10 +3,12 @@
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from hydra.utils import get_class
 from omegaconf import OmegaConf
 
 from posfuse.config import CONF_DIR
+from posfuse.data.batching import Batch
 from posfuse.model.attention_encoding import AttentionEncoding
 from posfuse.model.dropout import Draws, new_seed, zero_
 from posfuse.model.encoder import Encoder
@@ -65,6 +67,21 @@ def random_tensor(*shape: int, seed: int = 0) -> torch.Tensor:
     """N(0, 1) in float64, of its own generator."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+def dense_weights(model: PositionClassifier, batch: Batch, layer: int) -> torch.Tensor:
+    """The weights (B, H, L, L) of the kernel that training uses: with the value 1 at one key and 0
+    at the others, attention returns the weight of that key."""
+    attention, seen = model.encoder.blocks[layer].attention, []
+    with attention.register_forward_pre_hook(lambda module, given: seen.append(given)):
+        model(batch.ids, batch.lengths)
+    x, mask, (encoding, positions, bias) = seen[0]
+    q, k, v = attention.heads(x)
+    columns = []
+    for key in range(batch.ids.shape[1]):
+        one = F.one_hot(torch.tensor(key), batch.ids.shape[1]).to(v)[:, None].expand_as(v)
+        columns.append(encoding(q, k, one, mask, positions, bias, 0.0)[..., 0])
+    return torch.stack(columns, -1)
 
 
 def drawn_masks(shape, p, causal=False):

@@ -3,13 +3,14 @@
 import numpy as np
 import pandas as pd
 import pytest
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer
 
 from commands import called
 from posfuse.runs.checks import checked
 from posfuse.train import train
 from posfuse.training.export import export, load_export
 from posfuse.training.trained import load_run
+from small_pretrained import byte_bpe
 from small_runs import SMALL, composed, small_config, write_corpus
 
 LINES = [f"Line {i}: the cat sat on the mat.\n" for i in range(60)]
@@ -17,14 +18,7 @@ LINES = [f"Line {i}: the cat sat on the mat.\n" for i in range(60)]
 
 @pytest.fixture
 def tokenizer(tmp_path):
-    """The file of a small byte-level BPE, as of GPT-2; its token 0 is a character."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet, show_progress=False)
-    tokenizer.train_from_iterator(LINES, trainer)
-    tokenizer.save(str(tmp_path / "tok.json"))
+    byte_bpe(LINES).save(str(tmp_path / "tok.json"))
     return tmp_path / "tok.json"
 
 

@@ -1,6 +1,5 @@
 """One run on two devices: the numbers of one process with the doubled batch."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from faulty import FAULTY, faulty
 from posfuse.process import signals
 from posfuse.runs import records
 from posfuse.train import train
-from processes import HANG, alive, command, descendants, ended, started, wait_for
+from processes import HANG, alive, command, descendants, ended, importing, started, wait_for
 from small_runs import small_config
 from sweeps import PARALLEL, results, sweep
 
@@ -125,13 +124,8 @@ class Full(Add):
 @pytest.mark.parametrize("full", ["0", "1", "01"])
 def test_out_of_memory_in_one_process_names_the_batch_size_that_fits(full, corpus, tmp_path):
     (tmp_path / "full.py").write_text(FULL)
-    environment = {
-        **os.environ,
-        "FULL": full,
-        "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}",
-    }
     target = ["fusion=add", "fusion._target_=full.Full", "trainer.progress=none"]
-    done = ended(command(corpus, *TWO, *target), tmp_path, environment)
+    done = ended(command(corpus, *TWO, *target), tmp_path, importing(tmp_path, FULL=full))
     assert done.returncode == 1
     assert done.stderr == (
         "error: out of memory at step 0 with data.batch_size=16; try data.batch_size=8\n"

@@ -1,9 +1,8 @@
 """A sweep asks an unreachable Hugging Face hub once in each process."""
 
-import os
 import sys
 
-from processes import ended
+from processes import ended, importing
 from small_runs import SMALL
 from sweeps import PARALLEL, results
 
@@ -27,8 +26,7 @@ def test_a_process_of_a_sweep_asks_an_unreachable_hub_once(tmp_path) -> None:
     (tmp_path / "library").mkdir()
     (tmp_path / "library" / "datasets.py").write_text(NO_NETWORK)
     calls = tmp_path / "calls"
-    path = os.pathsep.join([str(tmp_path / "library"), os.environ.get("PYTHONPATH", "")])
-    env = {**os.environ, "PYTHONPATH": path, "CALLS": str(calls)}
+    env = importing(tmp_path / "library", CALLS=str(calls))
     argv = [sys.executable, "-m", "posfuse", "train", "-m", *SMALL, *PARALLEL]
     argv += ["trainer.progress=none", "data=agnews,imdb", "seed=0,1,2"]
     done = ended(argv, tmp_path / "work", env)

@@ -11,7 +11,7 @@ from posfuse.data.batching import Batch
 from posfuse.model.encoder import valid_positions
 from posfuse.model.fusion import Concat, Gated
 from posfuse.training import diagnostics as dg
-from variants import ENCODINGS, OPERATORS, make_fusion, make_network, random_tensor
+from variants import ENCODINGS, OPERATORS, dense_weights, make_fusion, make_network, random_tensor
 
 IDS = torch.tensor([[2, 3, 4, 5, 6], [9, 8, 7, 0, 0]])
 LENGTHS = torch.tensor([5, 3])
@@ -123,18 +123,11 @@ def test_rows_by_position_and_by_frequency_are_means_over_their_tokens():
 
 
 def test_attention_entropy_is_that_of_torchs_weights():
-    """With the value 1 at one key and 0 at the others, attention returns that key's weight."""
     for encoding in ENCODINGS:
         model = network("none", encoding)
         found = dg.attention_entropy(model, BATCH)
         assert len(found) == 2
-        block, seen = model.encoder.blocks[0].attention, []
-        block.register_forward_pre_hook(lambda module, arguments, seen=seen: seen.append(arguments))
-        model(IDS, LENGTHS)
-        x, mask, (position, places, bias) = seen[0]
-        q, k, _ = block.heads(x)
-        at = [F.one_hot(torch.tensor(j), 5).float()[:, None].expand(2, 2, 5, 4) for j in range(5)]
-        weights = torch.stack([position(q, k, v, mask, places, bias, 0.0)[..., 0] for v in at], -1)
+        weights = dense_weights(model, BATCH, 0)
         by_hand = [
             np.mean([-sum(w * math.log2(w) for w in head[i].tolist() if w > 0) for head in one])
             for one, length in zip(weights, LENGTHS, strict=True)

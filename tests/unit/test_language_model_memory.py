@@ -1,13 +1,10 @@
 """The memory of a training step at 4,096 tokens: the causal model's beside the classifier's."""
 
-import weakref
-
 import pytest
 import torch
 import torch.nn.functional as F
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
+from memory import Peak
 from posfuse.model.language_model import LanguageModel
 from posfuse.model.network import PositionClassifier, initialize
 from posfuse.runs.checks import checked
@@ -21,30 +18,6 @@ SMALL = [
     "task=language_model", "data=bbc_bytes", "data.test_lengths=[]", f"data.max_len={LENGTH}",
 ]  # fmt: skip
 ENCODINGS = ("none", "rope", "alibi", "t5", "relative", "kerple", "fire", "tupe")
-
-
-class Peak(TorchDispatchMode):
-    """Counts the bytes of the tensors that operations return: the most `held` at once, and the
-    `largest`. What a kernel holds inside is not seen."""
-
-    def __init__(self):
-        super().__init__()
-        self.now = self.held = self.largest = 0
-        self.known = weakref.WeakSet()
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        out = function(*args, **(kwargs or {}))
-        for x in tree_leaves(out):
-            if isinstance(x, torch.Tensor) and (storage := x.untyped_storage()) not in self.known:
-                n = storage.nbytes()
-                self.known.add(storage)
-                self.now, self.largest = self.now + n, max(self.largest, n)
-                weakref.finalize(storage, self.free, n)
-        self.held = max(self.held, self.now)
-        return out
-
-    def free(self, n):
-        self.now -= n
 
 
 def of_a_step(cfg, causal):

@@ -24,7 +24,7 @@ from posfuse.training.mechanism import (
     probe_rows,
     ridge,
 )
-from variants import ENCODINGS, OPERATORS, make_network, random_tensor
+from variants import ENCODINGS, OPERATORS, dense_weights, make_network, random_tensor
 
 INSIDE = [name for name, node in ENCODINGS.items() if node.get("attention")]
 
@@ -52,21 +52,6 @@ def network(fusion="add", encoding="sinusoidal", seed=0, **options):
 
 def table_of(rows):
     return {(row.name, row.layer, row.low, row.high): row for row in rows}
-
-
-def dense_weights(model, batch, layer):
-    """The weights (B, H, L, L) of the kernel that training uses: with the value 1 at one key and 0
-    at the others, attention returns the weight of that key."""
-    attention, seen = model.encoder.blocks[layer].attention, []
-    with attention.register_forward_pre_hook(lambda module, given: seen.append(given)):
-        model(batch.ids, batch.lengths)
-    x, mask, (encoding, positions, bias) = seen[0]
-    q, k, v = attention.heads(x)
-    columns = []
-    for key in range(batch.ids.shape[1]):
-        one = F.one_hot(torch.tensor(key), batch.ids.shape[1]).to(v)[:, None].expand_as(v)
-        columns.append(encoding(q, k, one, mask, positions, bias, 0.0)[..., 0])
-    return torch.stack(columns, -1)
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)

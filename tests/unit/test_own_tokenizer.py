@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 
 from posfuse.config import DataConfig, VocabularyConfig
 from posfuse.data.token_store import open_store
@@ -18,6 +18,7 @@ from posfuse.runs.configs import read_config, with_folders, write_config
 from posfuse.runs.coverage import coverage_warning
 from posfuse.runs.folders import run_folder
 from posfuse.runs.identity import fingerprint, settings
+from small_pretrained import byte_bpe
 from small_runs import composed, write_splits
 
 TEXTS = ["ภาษาไทย ง่าย มาก", "the cat sat on the mat", "", "a cat, a mat <unk> [SEP]", "Ωxy"]
@@ -25,17 +26,10 @@ TEXTS = ["ภาษาไทย ง่าย มาก", "the cat sat on the mat
 
 def trained(kind: str) -> Tokenizer:
     """A tokenizer with special tokens, padding and truncation, which documents here get without."""
-    special = ["[UNK]", "[CLS]", "[SEP]"]
     if kind == "bytes":
-        tokenizer = Tokenizer(models.BPE())
-        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        tokenizer.decoder = decoders.ByteLevel()
-        trainer = trainers.BpeTrainer(
-            vocab_size=300,
-            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-            show_progress=False,
-        )
-    elif kind == "wordpiece":
+        return byte_bpe(TEXTS[:2] * 5)
+    special = ["[UNK]", "[CLS]", "[SEP]"]
+    if kind == "wordpiece":
         tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
         tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
         trainer = trainers.WordPieceTrainer(

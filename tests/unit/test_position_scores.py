@@ -6,9 +6,8 @@ import math
 import pytest
 import torch
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
+from memory import Peak
 from posfuse.model import kernels
 from posfuse.model.biases import Fire, Kerple
 from posfuse.model.polar import Pope
@@ -114,21 +113,6 @@ def test_training_keeps_the_bounds_of_any_module():
     assert not encoding.raw_r1.any()
 
 
-class Largest(TorchDispatchMode):
-    """Records the numbers of the largest tensor that an operation returns."""
-
-    def __init__(self):
-        super().__init__()
-        self.numel = 0
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        out = function(*args, **(kwargs or {}))
-        sizes = [x.untyped_storage().nbytes() // x.element_size() for x in tree_leaves(out)
-                 if isinstance(x, torch.Tensor)]  # fmt: skip
-        self.numel = max([self.numel, *sizes])
-        return out
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_training_never_holds_all_scores(name, monkeypatch):
     """Only a bias without parameters has (H, L, L) numbers; no tensor has (B, H, L, L)."""
@@ -140,9 +124,9 @@ def test_training_never_holds_all_scores(name, monkeypatch):
     at = [x.float().requires_grad_() for x in random_tensor(3, documents, heads, length, 8)]
     every = torch.arange(length)
     bias = encoding.bias(every)
-    with Largest() as largest:
+    with Peak() as found:
         y = encoding(*at, None, every, bias, 0.1)
         y.sum().backward()
     features = 2 * documents * heads * length * 8  # of a q or k with twice the features
-    assert largest.numel <= max(2 * most, 2 * features, 0 if bias is None else bias.numel())
-    assert largest.numel < documents * heads * length**2 / 2
+    assert found.numel <= max(2 * most, 2 * features, 0 if bias is None else bias.numel())
+    assert found.numel < documents * heads * length**2 / 2

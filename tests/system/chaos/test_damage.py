@@ -12,7 +12,7 @@ from commands import called
 from posfuse.errors import InputError
 from posfuse.runs import records
 from posfuse.train import train
-from processes import HANG, assert_same_files, command, ended
+from processes import HANG, assert_same_files, command, ended, importing
 from small_runs import interrupted, small_config, write_corpus
 
 pytestmark = pytest.mark.slow
@@ -192,7 +192,7 @@ def test_a_clock_that_jumps_changes_nothing(world, tmp_path):
     """The clock jumps by years at every call. Numbers and failure messages stay the same."""
     corpus = write_corpus(tmp_path / "corpus")
     (tmp_path / "sitecustomize.py").write_text(JUMPS)
-    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
+    environment = importing(tmp_path)
     argv = [*command(corpus, "-m"), "seed=0,1"]
     for _ in range(3):
         for folder in (tmp_path / "multirun").rglob("seed=1"):
