@@ -11,7 +11,9 @@ from posfuse.config import CONF_DIR
 from posfuse.runs import identity
 from posfuse.runs.checks import checked
 from posfuse.runs.multirun import with_arm
-from small_runs import composed, hydra_composed
+from posfuse.study import stages
+from posfuse.study.reading import read_study
+from small_runs import composed, hydra_composed, write_corpus
 
 CELLS = {"quickstart": 36, "table1": 60, "table2": 15, "table3": 120, "scale_surface": 320,
          "controls": 75, "variance": 120, "positions": 144, "pretrained": 48,
@@ -187,6 +189,14 @@ def test_the_variance_experiment_lets_one_source_at_a_time_follow_the_seed():
     three = {"init", "order", "dropout"}
     alone = {name: {name} for name in (*three, "split")}
     assert free == {"together": three, "everything": three | {"split"}, **alone}
+
+
+@pytest.mark.parametrize("name", sorted(STUDIES))
+def test_every_study_is_read_and_composes(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(stages, "check_documents", lambda *_: None)  # would read the corpora
+    _, study = read_study(name)
+    place = [f"data.path={write_corpus(tmp_path)}"] * (study.settings.get("data") == "folder")
+    assert stages.check_arms(name, study, place).keys() == study.arms.keys()
 
 
 @pytest.mark.parametrize("experiment", CELLS)
