@@ -4,6 +4,7 @@ import os
 import sys
 
 from posfuse import train
+from posfuse.errors import InputError
 from posfuse.limits import NAME_LETTERS
 from posfuse.process import devices
 from posfuse.runs import records
@@ -125,6 +126,17 @@ def test_a_config_file_without_keys_is_named(command, tmp_path):
             if not text:
                 wrong = command(*mine, "trainer.foo=1")
                 assert_one_line(wrong, "error: trainer.foo: unknown key")
+
+
+def test_a_run_without_overrides_says_what_it_trains_before_it_starts(command, monkeypatch):
+    def stop(*_):
+        raise InputError("stopped")
+
+    monkeypatch.setattr(train, "train", stop)
+    for overrides, is_default in (((), True), (("seed=1",), False)):
+        result = command(*overrides)
+        assert result.err.endswith("error: stopped\n")
+        assert (train.DEFAULT in result.out + result.err) == is_default
 
 
 def test_overrides_may_stand_on_both_sides_of_an_option(command, tmp_path):
