@@ -29,8 +29,8 @@ def corpus(tmp_path_factory):
 
 def test_a_task_that_lost_its_labels_is_refused(tmp_path) -> None:
     few = checked(composed(*TASK, f"cache_dir={tmp_path}", "data.limit=1"))
-    message = r"cannot take 1 of 200 documents .* the number of classes = 2\); give a validation "
-    with pytest.raises(InputError, match=rf"{message}file, or change .*, data\.limit or"):
+    message = r"cannot take 1 of 200 documents .* the number of classes = 2\); change data\.limit"
+    with pytest.raises(InputError, match=message):
         build_data(few)
 
 
