@@ -64,6 +64,7 @@ def row_of(question: dict[str, Any]) -> list[str]:
     answer += " yet" * (v.verdict == UNDECIDED and not state.is_finished)
     tested = runs[runs["stage"] == "testing"]
     is_tuned = TUNED in caveats.of_verdicts(plan, state, tested)[v.hypothesis.name]
+    is_tuned = is_tuned or question.get("tuned", False)
     seeds = f"{v.decision.n}"
     if v.all_seeds:
         seeds = f"{v.all_seeds.n}, decided at {seeds}"
@@ -72,6 +73,7 @@ def row_of(question: dict[str, Any]) -> list[str]:
 
 
 def link(study: str) -> str:
+    """A link to the page of a study, for docs/findings.md."""
     return f"[{study}](findings/{study}/README.md)" if (FOLDER / study / RUNS).exists() else study
 
 
@@ -124,7 +126,7 @@ def judgement(claim: dict[str, Any]) -> list[str]:
 
 
 def listed() -> str:
-    """All studies and sweeps with rows."""
+    """All studies and sweeps with rows, for docs/findings/README.md."""
     rows = []
     for path in sorted(FOLDER.glob(f"*/{RUNS}")):
         folder, runs = path.parent, pd.read_csv(path)
@@ -132,7 +134,8 @@ def listed() -> str:
         if (folder / PLAN).exists():
             asked = judged(folder)[0].study.question
         hours = f"{runs['core_seconds'].sum() / 3600:.1f}" if "core_seconds" in runs else ""
-        rows.append([link(folder.name), asked, str(len(runs)), hours])
+        own = f"[{folder.name}]({folder.name}/README.md)"
+        rows.append([own, asked, str(len(runs)), hours])
     return lines(["study", "question", "runs", "core hours"], rows)
 
 

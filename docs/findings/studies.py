@@ -6,7 +6,8 @@
 Of each named study it copies the frozen plan and one row per run to docs/findings/<study>/; of a
 sweep in GRIDS, rows and a figure of its report. Then it writes, from all committed plans and rows:
 README.md (with the hand-written notes.md), index.html and the figures of each folder, the parts of
-docs/findings.md and README.md between <!-- NAME --> and <!-- end -->, and gain_by_length.svg.
+docs/findings.md, docs/findings/README.md and README.md between <!-- NAME --> and <!-- end -->, and
+gain_by_length.svg.
 """
 
 import argparse
@@ -34,7 +35,8 @@ from posfuse.study.plan import PLAN, Plan, provenance
 from posfuse.study.run_table import RUNS
 
 TOP = FOLDER.parents[1]
-DOCUMENT, README, DEMO = TOP / "docs/findings.md", TOP / "README.md", TOP / "docs/example-study"
+DOCUMENT, STUDIES, README = TOP / "docs/findings.md", FOLDER / "README.md", TOP / "README.md"
+DEMO = TOP / "docs/example-study"
 PART = re.compile(r"<!-- (?P<name>\w+) -->\n.*?<!-- end -->", re.DOTALL)
 FIGURES = {  # and their alternative text
     "hypotheses.svg": "Each hypothesis with its differences over seeds",
@@ -189,7 +191,7 @@ def write() -> None:
         (folder / "index.html").write_text(report(folder, draw(folder)), encoding="utf-8")
     for folder in studied:  # shows the figures that have been drawn
         (folder / "README.md").write_text(study_page(folder), encoding="utf-8")
-    for path in (DOCUMENT, README):
+    for path in (DOCUMENT, STUDIES, README):
         path.write_text(with_parts(path.read_text(encoding="utf-8")), encoding="utf-8")
     questions.draw(FOLDER / "gain_by_length")
 

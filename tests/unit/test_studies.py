@@ -170,7 +170,12 @@ def test_plans_that_are_run_are_those_of_conf(folder):
 
 
 def test_the_tables_of_findings_and_readme_are_the_computed_ones():
-    for page, parts in ((DOCUMENT, {"questions", "claims", "studies"}), (README, {"answers"})):
+    pages = (
+        (DOCUMENT, {"questions", "claims"}),
+        (studies.STUDIES.read_text(), {"studies"}),
+        (README, {"answers"}),
+    )
+    for page, parts in pages:
         assert {found["name"] for found in studies.PART.finditer(page)} == parts
         assert studies.with_parts(page) == page
 
@@ -277,6 +282,8 @@ PAPER = {
     "concat_gains": {"arm": "concat", "than": "add"},
     "position_in_gate": {"arm": "gate", "than": "add", "minus": ["gate_none", "add_none"]},
     "position_in_concat": {"arm": "concat", "than": "add", "minus": ["gate_none", "add_none"]},
+    "table_helps_addition": {"arm": "gate_none", "than": "add_none"},
+    "table_helps_addition_at_scale_1": {"arm": "add_none", "than": "add_one"},
     "scale_is_enough": {"arm": "add_one", "than": "gate"},
     "gate_gains_at_scale_1": {"arm": "gate_one", "than": "add_one"},
 }
@@ -288,13 +295,15 @@ def test_a_study_appears_once_its_rows_are_there(long_study):
     rows = [
         line.split("|") for line in questions.questions().splitlines() if "long_published" in line
     ]
-    assert [row[2].strip() for row in rows] == [*["Yes"] * 4, "No, still behind", "Yes"]
+    answers = [*["Yes"] * 5, "No, worse", "No, still behind", "Yes"]
+    assert [row[2].strip() for row in rows] == answers
     assert all(row[5] == " [long_published](findings/long_published/README.md) " for row in rows)
-    assert [float(row[3].split()[0]) for row in rows] == pytest.approx([4, 5, 1, 2, -2, 4], abs=0.3)
-    assert [row[4].strip() for row in rows] == ["8"] * 6
+    differences = [float(row[3].split()[0]) for row in rows]
+    assert differences == pytest.approx([4, 5, 1, 2, 3, -2, -2, 4], abs=0.3)
+    assert [row[4].strip() for row in rows] == ["8"] * 8
     claim = questions.claims().splitlines()[2]
     assert ", 8 of 8 seeds | holds |" in claim
-    assert "Is concatenation ahead on papers? | Yes | +" in questions.first_screen()
+    assert "Untuned, is concatenation ahead on papers? | Yes | +" in questions.first_screen()
     assert "not yet run" not in questions.first_screen()
     points = {(g["text"], g["words"], g["placebo"]): g["mean"] for g in questions.gains()}
     assert points == {("arXiv", 1024, False): pytest.approx(4, abs=0.3),
@@ -327,7 +336,7 @@ def test_the_questions_are_about_hypotheses_of_the_studies():
             hypotheses[path.stem, h["name"]] = h
     needed = {"ask", "study", "hypothesis"}
     for q in asked["questions"]:
-        assert needed <= q.keys() <= needed | {"words", "arm", "readme"}
+        assert needed <= q.keys() <= needed | {"words", "arm", "readme", "tuned"}
         assert q.get("words", {}).keys() <= verdicts
         arm = hypotheses[q["study"], q["hypothesis"]]["arm"]
         assert q.get("arm", arm) == arm  # its words are for this arm as the first one
