@@ -31,14 +31,14 @@ NEAR = (1, 0, 2, 3, 4)  # a ranking with a tau of 0.8 to 0, 1, 2, 3, 4
 READING = """
 The rankings agree in one point: t5 and alibi are ahead of rope on longer copies, in posfuse's
 runs and in all five splits of the study. `none` differs most. It is first or second in six of the
-study's eight splits, while the small models do not learn even 20 letters with it. They learn to
-reverse 20 letters well with rope alone, so the ranking beyond 20 is mostly one of failures."""
+study's eight splits, while the small models do not learn even 20 letters with it. Only with
+rope do they learn to reverse 20 letters well, so the ranking beyond 20 compares mostly failures."""
 OVERALL = """
 On these splits, `none` is ahead of alibi, rotary and abs_sinusoid, also with further seeds. Its
 lead over t5_relative_bias is undecided in each row. Whether `none` is ahead on further tasks is
 undecided, too: with data sets counted, four are too few for any of its leads. The rows that count
-splits take five splits of one data set for five independent tasks. Splits of one data set resemble
-each other, so the p-values of these rows are too small.
+splits treat five splits of one data set as independent. But splits of one data set resemble each
+other, so the p-values of these rows are too small.
 """
 ZEROS = "pcfg productivity"  # all results are 0, and three encodings lack a seed
 COUNTED = [  # what is counted, what conclusions are about, its columns, the split that is left out
@@ -68,8 +68,8 @@ NLP). A [copy](length_generalization/accuracy.csv) and the
 
 A difference within ±1 point counts as none here. All encodings used the same three seeds; in the
 split `productivity` of pcfg, three encodings lack one of them. In that split each result is 0 %.
-Whether runs with equal seeds share anything, such as initial values, is not recorded. If they do,
-the paired test is the right one; if they share nothing, Welch's test is. Both are shown.
+It is not recorded whether runs with equal seeds share anything, such as initial values. If they
+share something, the paired test is right; if they share nothing, Welch's test is. Both are shown.
 """
 
 
@@ -182,7 +182,7 @@ def _against(frame: pd.DataFrame) -> str:
         )
     return "\n".join(
         [
-            "## No position encoding against each other one\n",
+            "## No position encoding against each of the others\n",
             "The study's main claim is that a decoder without position encoding (`none`) is ahead "
             "of the\nothers. One split at a time, paired t, Holm over this table's "
             f"{len(frame)} comparisons:\n",
@@ -208,9 +208,9 @@ def _overall(together: list[tuple[str, str, pd.DataFrame]]) -> str:
     return "\n".join(
         [
             "## The splits together\n",
-            "The claim is about the tasks together, so this is its test: the mean over the splits, "
-            "paired t, Holm\nover the four encodings. What is counted decides what a conclusion is "
-            "about.\n",
+            "The claim is about all tasks. Its test is a paired t-test of the mean over the "
+            "splits, with\nHolm over the four encodings. A conclusion is about further units of "
+            "the counted kind.\n",
             "| counted (n) | conclusion about | encoding | n | lead of `none` in points | 95 % t | "
             "p Holm |",
             "|---|---|---|---|---|---|---|",
@@ -246,11 +246,11 @@ def _own_rankings() -> str:
         "    python docs/length_generalization.py --runs multirun/copy_reverse\n",
         "posfuse's models of two layers and d = 64 learn the same kind of task on 1 to 20 letters.",
         "The level of their accuracy says nothing about models of 107 million parameters, so the",
-        "ranking of the encodings is compared. The accuracy of longer strings is the study's over",
-        "21 to 40, and posfuse's mean over 25, 30, 35 and 40 letters; with 40 alone the study has",
-        "an accuracy of 0 for each encoding in five of eight splits. Kendall's tau is between the",
-        "five encodings' mean accuracies: 1 is the same ranking, -1 the opposite one. Equal means",
-        "are ties (tau-b).\n",
+        "ranking of the encodings is compared. On longer strings the study's accuracy is over 21",
+        "to 40 letters, and posfuse's is the mean over 25, 30, 35 and 40; at 40 alone each",
+        "encoding of the study has accuracy 0 in five of eight splits. Kendall's tau is between",
+        "the five encodings' mean accuracies: 1 is the same ranking, -1 the opposite one. Equal",
+        "means are ties (tau-b).\n",
     ]
     if not OWN.exists():
         return "\n".join([*lines, "No results of these runs are here yet.\n"])
@@ -277,8 +277,8 @@ def _by_letter(own: pd.DataFrame) -> list[str]:
     """The share of letters that are right, by length."""
     lengths = sorted(own["letters"].unique())
     lines = [
-        "\nLetters of the answer that are right, in %, mean over seeds: given the letters before "
-        "them /\ndecoded greedily, where a model reads its own errors.\n",
+        "\nRight letters of the answer in %, mean over seeds: given the true letters before them "
+        "/\ndecoded greedily, so that a model reads its own errors.\n",
         "| task | encoding | " + " | ".join(f"{n} letters" for n in lengths) + " |",
         "|---|---|" + "---|" * len(lengths),
     ]

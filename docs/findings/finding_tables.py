@@ -257,7 +257,7 @@ def position(folder: Path) -> str:
         rows.append(["bag of words: accuracy in %", f"{bag['bag_of_words'].mean():.2f}"])
         caption += " Bag of words: mean test accuracy of logistic regression on TF-IDF, with the "
         caption += "same words, documents and splits."
-    return rows_of(["arm", "what position is worth"], rows, caption) if rows else ""
+    return rows_of(["arm", "with position minus without"], rows, caption) if rows else ""
 
 
 # By the folder of docs/findings.
