@@ -177,6 +177,32 @@ def pilot() -> str:
     )  # fmt: skip
 
 
+def with_noise_of_tuning(study: str) -> str:
+    """Comparisons of tuned arms with the simulated noise of one tuning in their intervals."""
+    rates = (FOLDER.parent / "error_rates.md").read_text(encoding="utf-8")
+    once = rates.partition("each tuned once: a difference found")[2].partition("\n**")[0]
+    spreads = [float(x) for x in re.findall(rf"^\| {study} \| .*? \| (.*?) \|", once, re.M)]
+    rows = []
+    for v in judged(FOLDER / study)[2].verdicts:
+        h, own = v.hypothesis, pd.Series(v.differences).dropna()
+        if h.minus or h.expects != "greater":
+            continue
+        cells = []
+        for spread in sorted(spreads):
+            half = stats.norm.ppf(0.975) * (own.var() / len(own) + spread**2) ** 0.5
+            cells.append(interval(own.mean() - half, own.mean() + half, digits=1))
+        rows.append([f"{h.arm} - {h.than}", v.verdict, f"{own.mean():+.1f}", *cells])
+    heads = [f"tuning noise {spread:g}" for spread in sorted(spreads)]
+    return rows_of(
+        ["difference", "verdict", "points", *heads], rows,
+        "What one tuning may add: normal 95 % intervals over seeds, without and with the noise of "
+        "tuning. Two identical operators that are tuned as here end at settings whose true "
+        "accuracies differ with this standard deviation, in points "
+        "([simulated](../../error_rates.md), uncertain). No correction for looks or families. "
+        "This table changes no verdict; repeated tuning would measure the noise.",
+    )  # fmt: skip
+
+
 def tuned_against(study: str, untuned: str) -> str:
     """Addition with its chosen settings beside the operators of a study that has tuned nothing."""
     addition = accuracies(study)["add"]
@@ -267,6 +293,7 @@ TABLES: dict[str, Sequence[Callable[[], str]]] = {
     "agnews_four_layers": [four_layers],
     "long_order": [without_order],
     "long_pilot": [pilot],
+    **{name: [partial(with_noise_of_tuning, name)] for name in ("own_best", "operator_or_scale")},
     "position_agnews": [partial(tuned_against, "position_agnews", "text_agnews")],
     "position_bbc": [partial(tuned_against, "position_bbc", "text_bbc")],
     **{name: [partial(by_operator, name)] for name in GRIDS},
