@@ -7,9 +7,11 @@ from posfuse.config import CONF_DIR, TASKS
 from posfuse.errors import InputError
 from posfuse.runs import identity, records
 from posfuse.runs.checks import checked, task_of
+from posfuse.tracking.finished import Finished, charts
 from posfuse.train import train
 from posfuse.training.trained import load_run
 from recipes import blocks
+from small_records import reported
 from small_runs import composed, small_config
 
 RAREST = ["task.name=rarest_word", "task._target_=my_tasks.RarestWord", "trainer.monitor=metric"]
@@ -39,6 +41,8 @@ def test_the_task_in_the_docs_trains_and_is_judged_by_its_metric(
     error = (table["label"] - table["predicted"]).abs().mean()
     assert error == pytest.approx(record["test"]["error"], abs=1e-6)
     assert record["settings"]["task._target_"] == "my_tasks.RarestWord"
+    assert record["task"] == {"metric": "error", "predictions": records.OTHER}
+    assert "confusion_matrix" not in charts(Finished.read(folder))
     assert identity.own_code(cfg) == {"code": record["code"]}
     assert train(cfg, folder) == record
     assert type(load_run(folder)[2]).__name__ == "PlaceModule"
@@ -46,6 +50,20 @@ def test_the_task_in_the_docs_trains_and_is_judged_by_its_metric(
         code.write("# changed")
     assert identity.own_code(cfg)["code"] != record["code"]
     assert identity.own_code(small_config(corpus)) == {}
+
+
+def test_a_next_token_task_of_ones_own_is_reported_as_a_language_model(
+    corpus, tmp_path, monkeypatch
+):
+    code = "from posfuse.training.task import NextTokenTask\n\nclass Mine(NextTokenTask): ...\n"
+    (tmp_path / "mine.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    characters = ["data.vocabulary.unit=characters", "data.max_len=8", "trainer.max_epochs=1"]
+    cfg = small_config(corpus, "task.name=mine", "task._target_=mine.Mine", *characters)
+    record = train(cfg, tmp_path / "default/tiny/sinusoidal/add/seed=0")
+    assert record["task"] == {"metric": "accuracy", "predictions": records.WINDOWS}
+    printed = reported(tmp_path / "default")
+    assert "bag of words" not in printed
 
 
 def test_a_task_without_accuracy_needs_another_monitor(my_tasks, corpus):

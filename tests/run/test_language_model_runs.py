@@ -13,7 +13,6 @@ from posfuse.model.attention_encoding import AttentionEncoding
 from posfuse.model.language_model import LanguageModel
 from posfuse.runs import records
 from posfuse.runs.checks import checked
-from posfuse.runs.records import judged_by
 from posfuse.train import train
 from posfuse.training.export import export
 from posfuse.training.next_token import NextToken
@@ -93,9 +92,9 @@ def test_bits_per_byte_are_those_of_the_texts(text_run, corpus):
 
 
 def test_the_last_line_of_a_run_has_its_tasks_own_metric(text_run, copy_run, caplog):
-    tests = [record["test"] for _, record in (text_run, copy_run)]
-    assert [judged_by(test) for test in tests] == ["bits_per_byte", "exact_match"]
-    assert judged_by({"loss": 1.0, "accuracy": 0.5}) == "accuracy"
+    for (_, record), metric in ((text_run, "bits_per_byte"), (copy_run, "exact_match")):
+        assert record["task"] == {"metric": metric, "predictions": records.WINDOWS}
+        assert records.earlier_task(record) == record["task"]
     folder, record = copy_run
     with caplog.at_level("INFO"):
         train(of_copy(folder.parent / "cache"), folder)

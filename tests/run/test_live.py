@@ -23,7 +23,7 @@ from posfuse.train import train
 from small_runs import REFERENCE, small_config
 from uploads import in_use
 
-CELL = Cell("tiny", "sinusoidal", "")
+CELL = Cell("tiny", "sinusoidal", "", "accuracy")
 END = [("preempting",), ("finish", signals.EXIT_STATUS)]
 
 

@@ -208,13 +208,12 @@ def test_the_best_setting_has_the_fewest_bits(tmp_path):
 
 def test_the_report_compares_what_the_runs_are_judged_by():
     """As the log of a run: its task's own metric."""
-    answers = {"test.accuracy": [0.9, 0.9], "test.exact_match": [0.1, 0.2]}
-    bits = {"test.accuracy": [0.9, 0.9], "test.bits_per_byte": [2.0, 2.1]}
-    classes = {"test.accuracy": [0.9, 0.9]}
-    found = [metric_of(pd.DataFrame(scores)).name for scores in (answers, bits, classes)]
-    assert found == ["exact_match", "bits_per_byte", "accuracy"]
-    mixed = pd.concat([pd.DataFrame(answers), pd.DataFrame(bits)])
-    assert metric_of(mixed) == ACCURACY
+    every = {name: pd.DataFrame({"task.metric": name, "test.accuracy": [0.9, 0.8]})
+             for name in (*METRICS, "error")}  # fmt: skip
+    for name, runs in every.items():
+        runs[f"test.{name}"] = [0.1, 0.2]
+        assert metric_of(runs) == METRICS.get(name, ACCURACY)
+    assert metric_of(pd.concat([every["exact_match"], every["bits_per_byte"]])) == ACCURACY
 
 
 def test_the_report_chooses_the_metric_that_all_runs_have(folder, runs, tmp_path):
@@ -274,7 +273,7 @@ def test_a_run_without_a_known_metric_is_left_out(tmp_path):
     record = json.loads((path / "result.json").read_text())
     record["test"] = {"error": 0.25}
     (path / "result.json").write_text(json.dumps(record))
-    f1 = pd.DataFrame({"test.macro_f1": [0.5, 0.6]})  # of a task without accuracy
+    f1 = pd.DataFrame({"task.metric": "error", "test.macro_f1": [0.5, 0.6]})
     assert metric_of(f1).name == "macro_f1"
     with pytest.raises(InputError, match="has none of the metrics accuracy, macro_f1, exact_match"):
         collect(tmp_path / "sweep")

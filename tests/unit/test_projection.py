@@ -11,8 +11,8 @@ from posfuse.tracking.projection import STEP, Cell, config, display_name, rows, 
 
 def identity(**more):
     cell = {"data": "tiny", "encoding": "learned", "fusion": "add", "seed": 5, "sweep_id": "mine"}
-    settings = {"seed": 5, "model.d_model": 8}
-    return {"fingerprint": "f" * 16, "variant": "a=1", **cell, "settings": settings, **more}
+    cell |= {"settings": {"seed": 5, "model.d_model": 8}, "task": {"metric": "accuracy"}}
+    return {"fingerprint": "f" * 16, "variant": "a=1", **cell, **more}
 
 
 def test_an_id_names_the_run_and_its_place():
@@ -64,7 +64,8 @@ def test_a_score_has_a_name_of_its_own_in_each_cell():
     scores = {"loss": 2.0, "accuracy": 0.5}
     name = "tiny/learned/model_token_scale_1__seeds_init/val_accuracy"
     assert cell.judged("val", scores) == {name: 0.5}
-    assert Cell("a.b", "rope", "").judged("test", {"bits_per_byte": 3.0, "accuracy": 0.1}) == {
+    cell_of_bytes = Cell("a.b", "rope", "", "bits_per_byte")
+    assert cell_of_bytes.judged("test", {"bits_per_byte": 3.0, "accuracy": 0.1}) == {
         "a_b/rope/test_bits_per_byte": 3.0
     }
     assert cell.judged("val", {"loss": 2.0}) == {}
@@ -79,7 +80,7 @@ def test_a_row_is_an_epochs_curve_and_diagnostics():
         Diagnostic(2, "norm_ratio", "position", 4, 7, 9, 3.0),
         Diagnostic(2, "token_scale", "", 0, 0, 1, 8.0),
     ]
-    first, second = rows(Cell("tiny", "learned", ""), history, diagnostics)
+    first, second = rows(Cell("tiny", "learned", "", "accuracy"), history, diagnostics)
     assert first == {STEP: 4, "epoch": 1, "train/loss": 0.5, "val/macro_f1": 1}
     assert second[STEP] == 8
     assert "diagnostics/norm_ratio_position_4" not in second  # it is in the table

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from posfuse.errors import Conflict
-from posfuse.evidence.collect import collect, failures, missing, of_classifiers, standing
+from posfuse.evidence.collect import collect, failures, missing, predicting, standing
 from posfuse.evidence.metric import ACCURACY
 from posfuse.report.sections.run_list import run_of, runs_html
 from posfuse.runs.folders import run_folder
@@ -22,6 +22,7 @@ from refusals import refusal
 from small_records import (
     ask,
     posfuse_report,
+    reported,
     write_failure,
     write_predictions,
     write_record,
@@ -290,7 +291,7 @@ def test_each_problem_is_one_line_and_the_rest_is_reported(whole):
 BAD_VALUES = {
     "sweep_id": None, "variant": None, "seed": None, "fusion": 3, "label_names": [1, 2],
     "latency_ms": "fast", "mean_tokens": {"train": 0}, "test": {"accuracy": 55.0},
-    "documents": {"test": 0}, "settings": "none",
+    "documents": {"test": 0}, "settings": "none", "task": {"metric": "accuracy"},
 }  # fmt: skip
 BAD_SETTINGS = {
     "data.max_len": (0, "x", [16], 2**63, True),
@@ -481,10 +482,20 @@ def test_a_sweep_is_exploratory_unless_it_tests_a_frozen_plan(tmp_path):
 
 
 def test_language_models_have_no_evidence_of_documents():
-    rows = [("agnews", "rope", "", None), ("copy", "rope", "x", "language_model")]
-    columns = ["data", "encoding", "variant", "settings.task.name"]
-    runs = pd.DataFrame(rows, columns=columns)
-    assert of_classifiers(runs)["data"].tolist() == ["agnews"]
+    rows = [("agnews", "rope", "", "classes"), ("copy", "rope", "x", "windows")]
+    runs = pd.DataFrame(rows, columns=["data", "encoding", "variant", "task.predictions"])
+    assert predicting(runs)["data"].tolist() == ["agnews"]
     comparisons = pd.DataFrame({"data": ["copy"], "encoding": ["rope"], "variant": ["x"]})
-    assert of_classifiers(comparisons, runs).empty
-    assert len(of_classifiers(comparisons, runs.drop(columns=columns[-1]))) == 1
+    assert predicting(comparisons, runs).empty
+    assert len(predicting(comparisons, runs, "windows")) == 1
+
+
+def test_predictions_of_an_own_form_are_neither_compared_nor_a_problem(tmp_path):
+    task = {"metric": "accuracy", "predictions": "other"}
+    for fusion, seed in product(("add", "concat"), (0, 1)):
+        accuracy = 0.5 + seed / 10 * (fusion == "add")
+        folder = write_record(tmp_path / "mine", accuracy, fusion, seed, task=task)
+        pd.DataFrame({"index": range(3)}).to_parquet(folder / "predictions.parquet")
+    printed = reported(tmp_path / "mine")
+    assert "-5.00 ± 7.07" in printed
+    assert "bag of words" not in printed

@@ -190,7 +190,7 @@ def test_a_study_with_failed_runs_judges_the_others_and_ends_with_an_error(tmp_p
     monkeypatch.setitem(SETTINGS, "mul", SETTINGS["add"] | {"fusion.name": "mul"})
     settings = dict(zip("acd", SETTINGS.values(), strict=True))
     configs = {arm: identity.fingerprint_of(own) for arm, own in settings.items()}
-    monkeypatch.setattr(stages, "settings_of_arms", lambda *_: settings)
+    monkeypatch.setattr(stages, "check_arms", lambda *_: settings)
     monkeypatch.setattr(stages, "fingerprints", lambda *_: configs)
     monkeypatch.setattr(sweeps.subprocess, "Popen", Failing)
     (tmp_path / "mine.yaml").write_text(QUESTION)
@@ -367,6 +367,13 @@ def test_no_run_starts_with_such_a_length(tokens, tmp_path, monkeypatch, command
     _, stopped = called("study", command[0], "mine.yaml", *command[1:], f"data.path={tokens}")
     assert stopped.startswith("error: study mine: arms.c: data.max_len=512, but 100 % of the train")
     assert not [*tmp_path.glob("multirun/mine*")]
+
+
+def test_a_next_token_task_of_ones_own_reads_windows_of_any_length(tokens) -> None:
+    own = {"task.name": "mine", "task._target_": "posfuse.training.task.NextTokenTask"}
+    stages.check_arms(
+        "mine", *by_length(tokens, 16, 128, **own, **{"data.vocabulary.unit": "bytes"})
+    )
 
 
 def test_corpora_of_one_length_each_are_not_a_study_by_length(tokens, tmp_path) -> None:

@@ -22,7 +22,7 @@ from posfuse.data.token_store import TokenizedSplit, open_store
 from posfuse.errors import InputError
 from posfuse.runs.configs import read_config, with_folders
 from posfuse.runs.identity import PART_NUMERICS
-from posfuse.runs.records import Record, write_json
+from posfuse.runs.records import CLASSES, Record, write_json
 from posfuse.runs.seeds import BY_RUN, validation_seed, with_split_seed
 from posfuse.seals import digest_of
 from posfuse.untrusted import read_json
@@ -97,9 +97,9 @@ def bag_of_words(cfg: Config, settings: dict[str, Any], folder: Path) -> BagOfWo
 
 def task_bags(folder: Path, record: Record) -> dict[str, float]:
     """`bag_of_words` and `bag_with_ends`, accuracies in percent, of a finished run on a task. Empty
-    for a language model, and for a run on texts, because the texts may be missing now."""
+    without predicted classes, and for a run on texts, because the texts may be missing now."""
     cfg = read_config(folder)
-    if not is_task(cfg.data) or cfg.task.name == "language_model":
+    if not is_task(cfg.data) or record["task"]["predictions"] != CLASSES:
         return {}
     bag = bag_of_words(cfg, record["settings"], folder)
     assert bag.with_ends is not None  # of every task

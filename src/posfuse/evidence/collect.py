@@ -19,7 +19,7 @@ from posfuse.runs.multirun import (
     has_result,
     primary_family,
 )
-from posfuse.runs.records import RESULT, failures_in
+from posfuse.runs.records import CLASSES, RESULT, failures_in
 
 CELL = ["data", "encoding", "fusion", "variant"]
 GROUP = [axis for axis in CELL if axis != "fusion"]  # equal for compared operators
@@ -100,14 +100,13 @@ def _in_place(runs: pd.DataFrame) -> set[str]:
     return {run["folder"] for run in places if lies_in(run, Path(run["folder"]))}
 
 
-def of_classifiers(rows: pd.DataFrame, runs: pd.DataFrame | None = None) -> pd.DataFrame:
-    """The rows with the data, encoding and variant of classifiers, not of language models. `runs`
-    are all runs; None: the rows are runs."""
+def predicting(
+    rows: pd.DataFrame, runs: pd.DataFrame | None = None, kind: str = CLASSES
+) -> pd.DataFrame:
+    """The rows with the data, encoding and variant of runs whose predictions are of this kind.
+    `runs` are all runs; None: the rows are runs."""
     known = rows if runs is None else runs
-    task = "settings.task.name"  # left out of the records of classifiers
-    if task not in known:
-        return rows
-    others = known[known[task] == "language_model"]
+    others = known[known["task.predictions"] != kind]
     theirs = pd.MultiIndex.from_frame(others[GROUP])
     return rows[~pd.MultiIndex.from_frame(rows[GROUP]).isin(theirs)]
 

@@ -8,7 +8,6 @@ from typing import TypeVar
 import pandas as pd
 
 from posfuse.errors import InputError
-from posfuse.runs.records import judged_by
 
 Score = TypeVar("Score", float, "pd.Series[float]", pd.DataFrame)
 
@@ -136,8 +135,9 @@ def metric_of(runs: pd.DataFrame, name: str | None = None) -> Metric:
     if not known:
         raise InputError("--metric: these runs have no metric in common; report them apart")
     if name is None:
-        usual = judged_by(known)
-        return METRICS[usual if usual in known else known[0]]
+        of_tasks = [*runs["task.metric"].unique()]
+        usual = of_tasks[0] if len(of_tasks) == 1 else ACCURACY.name
+        return METRICS[next((own for own in (usual, ACCURACY.name) if own in known), known[0])]
     if name not in METRICS:
         listed = ", ".join(METRICS)
         raise InputError(f"--metric: no metric {name!r}; use one of {listed}")

@@ -16,7 +16,7 @@ from posfuse.evidence.metric import METRICS
 from posfuse.limits import NAME
 from posfuse.runs.folders import VARIANT_LETTERS
 from posfuse.runs.identity import flatten
-from posfuse.runs.records import read_result
+from posfuse.runs.records import CLASSES, OTHER, WINDOWS, read_result
 
 BY_LENGTH = re.compile(r"(lengths|sliding)\.([0-9]+)\.(\w+)")
 # Overrides that set a default; a run with them is not a variant.
@@ -92,6 +92,8 @@ EXPECTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
     **dict.fromkeys(["sweep_id", "data", "encoding", "fusion"], NAMED),
     "variant": ("the name of a run's folder", _matches(re.compile(f"[{VARIANT_LETTERS}]*"))),
     "seed": A_SEED,
+    "task.metric": ("a text", lambda v: isinstance(v, str)),
+    "task.predictions": ("classes, windows or other", lambda v: v in (CLASSES, WINDOWS, OTHER)),
     "mean_tokens.train": ABOVE_0,
     **dict.fromkeys(OPTIONAL, MEASURED),
     "documents.test": ("a whole number above 0", lambda v: v is None or (type(v) is int and v > 0)),

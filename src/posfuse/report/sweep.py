@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from posfuse.evidence.collect import missing, of_classifiers
+from posfuse.evidence.collect import missing, predicting
 from posfuse.evidence.metric import ACCURACY, METRICS, Metric
+from posfuse.runs.records import WINDOWS
 from posfuse.statistics.cells import is_held
 from posfuse.statistics.comparisons import Criteria, cells, compare, criteria_for
 from posfuse.statistics.documents import DocumentEvidence, document_evidence
@@ -92,15 +93,16 @@ class Sweep:
 
     @cached_property
     def classifiers(self) -> pd.DataFrame:
-        return of_classifiers(self.runs)
+        return predicting(self.runs)
 
     @cached_property
     def documents(self) -> tuple[DocumentEvidence, list[str]]:
         """The statistics of the saved predictions, and a line for each run that is left out."""
         runs, comparisons, metric = self.runs, self.comparisons, self.metric
         if metric == ACCURACY and len(self.classifiers):
-            runs, comparisons = self.classifiers, of_classifiers(comparisons, runs)
+            runs, comparisons = self.classifiers, predicting(comparisons, runs)
             return document_evidence(comparisons, runs, self.criteria.baseline)
+        comparisons, runs = predicting(comparisons, runs, WINDOWS), predicting(runs, kind=WINDOWS)
         if not metric.counts_documents:  # macro F1 is not a mean over documents
             runs, comparisons = runs[:0], comparisons[:0]
         return document_evidence(comparisons, runs, self.criteria.baseline, metric)

@@ -36,6 +36,7 @@ RESULT, FAILURE, PROGRESS = "result.json", "failure.json", "progress.json"
 PREDICTIONS, HISTORY, DIAGNOSTICS = "predictions.parquet", "history.csv", "diagnostics.parquet"
 BY_LENGTH = "predictions_by_length.parquet"  # of a run with data.test_lengths
 MECHANISM = "mechanism.parquet"  # of a run with trainer.mechanism; its rows are Measurements
+CLASSES, WINDOWS, OTHER = "classes", "windows", "other"  # the rows of predictions.parquet
 WHOLE = -1  # the layer of a measurement without a layer
 LOSS_BY_POSITION = "loss_by_position"  # of a language model, in nats
 BY_DISTANCE = ("attention_mean", "attention_ratio")  # measurements with a row per distance
@@ -84,9 +85,20 @@ class Measurement:
     high: int = 0
 
 
-def judged_by(scores: Collection[str]) -> str:
-    """The metric of a run with these test scores: its task's metric, otherwise accuracy."""
-    return next((name for name in ("bits_per_byte", "exact_match") if name in scores), "accuracy")
+def predictions_of(table: pd.DataFrame, label_names: Collection[str]) -> str:
+    """What the rows of PREDICTIONS are: documents with one of the named classes, windows of a
+    language model, or something else of the user's own task."""
+    if label_names and {"label", "predicted"} <= {*table}:
+        return CLASSES
+    return WINDOWS if {"targets", "right", "loss"} <= {*table} else OTHER
+
+
+def earlier_task(record: Record) -> Record:
+    """The `task` of a record of an earlier version, which lacks it."""
+    scores = record["test"] if isinstance(record.get("test"), dict) else {}
+    metric = next((name for name in ("bits_per_byte", "exact_match") if name in scores), "accuracy")
+    is_language_model = record["settings"].get("task.name") == "language_model"
+    return {"metric": metric, "predictions": WINDOWS if is_language_model else CLASSES}
 
 
 def identity(cfg: Config, folder: Path) -> Record:
@@ -142,7 +154,7 @@ def finished_record(folder: Path, cfg: Config) -> Record | None:
 
 
 def read_result(path: Path) -> Record:
-    """A record of this schema. Raises InputError for any other file."""
+    """A record of this schema, with its task. Raises InputError for any other file."""
     cure = "remove it to run again"
     with input_errors(f"{path}: not a readable record", cure):
         check_whole(path)
@@ -153,6 +165,7 @@ def read_result(path: Path) -> Record:
     for key, kind in (("fingerprint", str), ("settings", dict)):
         if not isinstance(record.setdefault(key, {}), kind):
             raise InputError(f"{path}: not a readable record (no {key}); {cure}")
+    record.setdefault("task", earlier_task(record))
     return record
 
 

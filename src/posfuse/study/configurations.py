@@ -99,28 +99,25 @@ def _check_outcomes(study: Study, arm: str, cfg: Config) -> None:
 
 
 def check_documents(
-    study: Study,
-    arms: Mapping[str, Values],
-    settings_of: Mapping[str, Values],
-    extra: list[str],
-    say: Callable[[str], None],
+    study: Study, configs: Mapping[str, Config], say: Callable[[str], None]
 ) -> None:
     """Raise InputError for an arm whose data.max_len is above the length of nearly all training
     documents, if arms of its corpus differ in data.max_len. If the hub cannot be reached, `say`
     gets a line instead.
 
-    `settings_of` has the `settings` of each arm. The token store of the first test seed is read.
+    `configs` has the config of each arm. The token store of the first test seed is read.
     """
     corpora: dict[str, dict[str, int]] = {}  # data.max_len of each arm
-    for arm, own in settings_of.items():
-        if own.get("task.name") != "language_model":  # which reads windows
+    for arm, config in configs.items():
+        if not task_of(config).causal:  # a language model reads windows
+            own = settings(config)
             corpus = {key: value for key, value in own.items() if key.startswith(OF_CORPUS)}
-            corpora.setdefault(str(corpus), {})[arm] = int(own["data.max_len"])
+            corpora.setdefault(str(corpus), {})[arm] = config.data.max_len
     for lengths in corpora.values():
         if len(set(lengths.values())) == 1:
             continue
         first = next(iter(lengths))
-        config = configs_of(study, {first: arms[first]}, extra)[first]
+        config = configs[first]
         try:
             tokens = training_lengths(replace(config, seed=study.test_seeds[0]), signals.check)
         except HubUnreachable as error:
@@ -129,7 +126,7 @@ def check_documents(
         fit = tokens[math.ceil(NEARLY_ALL * len(tokens)) - 1]
         for arm, length in lengths.items():
             if length > fit:
-                name = settings_of[arm]["data.name"]
+                name = configs[arm].data.name
                 raise InputError(
                     f"arms.{arm}: data.max_len={length}, but {100 * (tokens < length).mean():.0f} "
                     f"% of the training documents of {name} have fewer tokens (median "

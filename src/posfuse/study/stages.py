@@ -7,10 +7,11 @@ from itertools import product
 import pandas as pd
 
 from posfuse.errors import InputError
+from posfuse.runs import identity
 from posfuse.runs.proposals import Proposals, optuna_for
 from posfuse.statistics.contrasts import UNDECIDED
 from posfuse.study import plan as plans
-from posfuse.study.configurations import check_documents, fingerprints, settings_of_arms
+from posfuse.study.configurations import check_documents, configs_of, fingerprints
 from posfuse.study.looks import Progress, progress
 from posfuse.study.plan import Plan
 from posfuse.study.repeats import part_of, parts_of, units_of
@@ -138,9 +139,10 @@ def check_arms(name: str, study: Study, extra: list[str], say: Say = print) -> d
     arms = {arm: {**own, **first} for arm, own in study.arms.items() if arm != NULL_ARM}
     tuned = {f"{of_first[0]}.{t}": {**of_first[1], **values} for t, values in trials.items()}
     try:
-        settings = settings_of_arms(study, arms, extra)
-        settings_of_arms(study, tuned, extra)
-        check_documents(study, arms, settings, extra, say)
+        configs = configs_of(study, arms, extra)
+        configs_of(study, tuned, extra)
+        check_documents(study, configs, say)
+        settings = {arm: identity.settings(config) for arm, config in configs.items()}
         if NULL_ARM in study.arms:
             settings[NULL_ARM] = settings[study.tuning.null_arm]  # type: ignore[union-attr]
     except InputError as error:

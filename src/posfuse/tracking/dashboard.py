@@ -18,7 +18,7 @@ import wandb_workspaces.workspaces as ws
 from wandb_workspaces import expr
 
 from posfuse.errors import InputError, input_errors
-from posfuse.evidence.collect import collect, declared_family, of_classifiers
+from posfuse.evidence.collect import collect, declared_family, predicting
 from posfuse.evidence.metric import ACCURACY, metric_of
 from posfuse.report import formats
 from posfuse.report.figures.style import look, rc_style
@@ -71,7 +71,7 @@ def workspace(shown: Shown, entity: str, project: str) -> ws.Workspace:
             metric.name,
             metric.title,
             has_gates=shown.has_gates,
-            has_classes=len(of_classifiers(shown.runs)) > 0,
+            has_classes=len(predicting(shown.runs)) > 0,
         ),
         settings=ws.WorkspaceSettings(x_axis=STEP, max_runs=1000),
         runset_settings=ws.RunsetSettings(

@@ -123,9 +123,9 @@ def charts(finished: Finished) -> dict[str, Any]:
     if gates := [[row.low, row.value] for row in best if row.name == "gate_mean"]:
         by_position = wandb.Table(["position", "gate"], gates)  # type: ignore[arg-type]
         found["gates"] = wandb.plot.line(by_position, "position", "gate", title=GATES)
-    classes = dict.fromkeys(("label", "predicted"), "a whole number")
-    predictions = untrusted.read_parquet(finished.folder / records.PREDICTIONS, {}, classes)
-    if "predicted" in predictions:  # of a classifier
+    if record["task"]["predictions"] == records.CLASSES:
+        classes = dict.fromkeys(("label", "predicted"), "a whole number")
+        predictions = untrusted.read_parquet(finished.folder / records.PREDICTIONS, classes)
         labels, predicted = (predictions[name].tolist() for name in ("label", "predicted"))
         found["confusion_matrix"] = wandb.plot.confusion_matrix(
             None, labels, predicted, record["label_names"], CONFUSION

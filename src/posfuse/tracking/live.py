@@ -21,6 +21,7 @@ from posfuse.config import Config
 from posfuse.errors import InputError
 from posfuse.process import signals
 from posfuse.runs import identity, records
+from posfuse.runs.checks import task_of
 from posfuse.runs.hydra_errors import one_line
 from posfuse.runs.records import Diagnostic
 from posfuse.tracking import projection
@@ -53,6 +54,7 @@ def track(cfg: Config, folder: Path) -> Iterator[LogRows | None]:
     # Before the block, because their errors are not W&B's.
     facts = records.identity(cfg, folder) | environment.origin(devices.device_of(cfg.trainer))
     facts |= identity.own_code(cfg) | {"started": records.now()}
+    facts["task"] = {"metric": task_of(cfg).metric}
     live = Live(start_run(cfg, folder, facts), Cell.of(facts))
     code = 1
     try:

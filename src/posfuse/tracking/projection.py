@@ -58,10 +58,12 @@ class Cell:
     data: str
     encoding: str
     variant: str
+    metric: str  # of its task
 
     @classmethod
     def of(cls, identity: records.Record) -> "Cell":
-        return cls(*(identity[axis] for axis in ("data", "encoding", "variant")))
+        own = {axis: identity[axis] for axis in ("data", "encoding", "variant")}
+        return cls(**own, metric=identity["task"]["metric"])
 
     @property
     def setting(self) -> str:
@@ -75,8 +77,8 @@ class Cell:
 
     def judged(self, split: str, scores: Mapping[str, float]) -> dict[str, float]:
         """The score of a run by its task's metric, with the metric's name."""
-        metric = records.judged_by(scores)
-        return {self.key(split, metric): scores[metric]} if metric in scores else {}
+        found = scores.get(self.metric)
+        return {} if found is None else {self.key(split, self.metric): found}
 
 
 def config(identity: records.Record) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> Record:
         facts["pretrain"] = masked_pretraining.facts(pretrained)
     stopwatch = Stopwatch()
     data, module = build(cfg, backbone, pretrained)
-    facts |= data.facts()
+    facts |= data.facts() | {"task": {"metric": data.task.metric}}
     if rank() == 0:
         flat = identity.flatten(facts)
         for line in filter(None, (coverage_warning(flat), repetition(flat))):
@@ -214,8 +214,10 @@ def record(
     """
     epoch, turns = history.evaluations.epoch, trainer.current_epoch
     test, best_epoch = tested["test"], epoch(history.best)
+    predictions = records.predictions_of(test.predictions, facts["label_names"])
     content = {
         **facts,
+        "task": facts["task"] | {"predictions": predictions},
         "started": history.started,
         "test": test.metrics,
         "validation": history.validation(),
