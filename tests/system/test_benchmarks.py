@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -207,29 +208,35 @@ def test_commands_in_the_documents_exist():
         assert (ROOT / "benchmarks" / f"{script}.py").exists()
 
 
+def plain_copy(ours, m, bias):
+    """The plain language model with the weights of posfuse's, for as many tokens as BYTES."""
+    theirs = plain_language_model.PlainLanguageModel(m.d_model, m.n_heads, m.n_layers, 64, bias)
+    mine = ours.state_dict()
+    found = {
+        "tokens.weight": mine["embedding.weight"][-plain_language_model.BYTES :],
+        "positions.weight": mine["table.absolute"],
+    }
+    of_block = {
+        "qkv": "attention.qkv_", "out": "attention.out_", "norm1": "norm1.", "up": "linear1.",
+        "down": "linear2.", "norm2": "norm2.",
+    }  # fmt: skip
+    for kind in ("weight", "bias") if bias else ("weight",):
+        found[f"norm.{kind}"] = mine[f"encoder.norm.{kind}"]
+        for i, (name, own) in product(range(m.n_layers), of_block.items()):
+            found[f"blocks.{i}.{name}.{kind}"] = mine[f"encoder.blocks.{i}.{own}{kind}"]
+    theirs.load_state_dict(found)
+    return theirs
+
+
 def test_the_plain_language_model_has_the_logits_of_posfuse(tmp_path):
     """With its weights and without biases; posfuse divides the logits by sqrt(d)."""
     job = language_model.Job("posfuse", 4, 4, str(tmp_path))
     cfg = language_model.config(job)
-    ours = build_module(cfg, language_model.data_of(cfg, job)).model.eval()
+    ours, m = build_module(cfg, language_model.data_of(cfg, job)).model.eval(), cfg.model
     for name, parameter in ours.named_parameters():
         if name.endswith("bias"):
             torch.nn.init.zeros_(parameter)
-    m, mine = cfg.model, ours.state_dict()
-    theirs = plain_language_model.PlainLanguageModel(m.d_model, m.n_heads, m.n_layers, 64)
-    found = {
-        "tokens.weight": mine["embedding.weight"][language_model.FIRST_BYTE :],
-        "positions.weight": mine["table.absolute"],
-        "norm.weight": mine["encoder.norm.weight"],
-    }
-    of_block = {
-        "attention.qkv_weight": "qkv", "attention.out_weight": "out", "norm1.weight": "norm1",
-        "linear1.weight": "up", "linear2.weight": "down", "norm2.weight": "norm2",
-    }  # fmt: skip
-    for i in range(m.n_layers):
-        for name, other in of_block.items():
-            found[f"blocks.{i}.{other}.weight"] = mine[f"encoder.blocks.{i}.{name}"]
-    theirs.load_state_dict(found)
+    theirs = plain_copy(ours, m, bias=False)
     ids = torch.randint(256, (3, 64), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         logits = ours(ids + language_model.FIRST_BYTE, torch.full((3,), 64))
@@ -237,6 +244,34 @@ def test_the_plain_language_model_has_the_logits_of_posfuse(tmp_path):
             theirs(ids, ids)[0], logits[..., language_model.FIRST_BYTE :] * m.d_model**0.5,
             rtol=1e-4, atol=1e-3,
         )  # fmt: skip
+
+
+def test_the_plain_loop_and_posfuse_have_the_same_losses_step_by_step(tmp_path, monkeypatch):
+    """From the same weights, on the same windows, with the same AdamW."""
+    cfg = language_model.config(language_model.Job("posfuse", 20, 4, str(tmp_path)))
+    data = build_data(cfg)
+    monkeypatch.setattr(plain_language_model, "BYTES", data.store.vocabulary_size)
+    monkeypatch.setattr(plain_language_model, "BETAS", (0.9, 0.999))
+    ours = build_module(cfg, data).model.train()
+    theirs = plain_copy(ours, cfg.model, bias=True)
+    updates = optimizer(ours, ours.parameters(), cfg.optim)
+    their_updates = plain_language_model.optimizer(theirs, cfg.optim.lr)
+    assert cfg.optim.lr == 1e-3
+    losses = []
+    for window in range(20):
+        batch = data.documents["train"][np.array([window])]
+        logits = ours(batch.ids, batch.lengths), theirs(batch.ids, batch.labels)[0]
+        scaled = logits[0], logits[1] * cfg.model.d_model**-0.5  # as posfuse does inside
+        both = [F.cross_entropy(found.flatten(0, 1), batch.labels.flatten()) for found in scaled]
+        sum(both).backward()
+        for model, own in ((ours, updates), (theirs, their_updates)):
+            torch.nn.utils.clip_grad_norm_(model.parameters(), plain_language_model.CLIP_NORM)
+            own.step()
+            own.zero_grad()
+        losses.append([loss.item() for loss in both])
+    mine, plain_ones = np.array(losses).T
+    np.testing.assert_allclose(mine, plain_ones, rtol=1e-4)
+    assert mine[-1] < mine[0] - 0.5
 
 
 def test_the_plain_recipe_decays_the_same_matrices_with_the_same_learning_rates(
