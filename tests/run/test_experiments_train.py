@@ -1,8 +1,11 @@
-"""Every protocol of an experiment trains: one batch on a small corpus in place of its own."""
+"""Every protocol of an experiment and the study for a GPU train one batch on a small corpus."""
 
 import pytest
 
+from posfuse.process import precision
 from posfuse.runs.checks import checked
+from posfuse.study.configurations import configs_of
+from posfuse.study.reading import read_study
 from posfuse.train import train
 from small_runs import composed, write_corpus
 
@@ -43,3 +46,16 @@ def test_one_batch_of_a_language_model_trains(overrides, metric, tmp_path):
     assert record["epochs"] == 1
     for found in (record["test"], *record["lengths"].values()):
         assert found[metric] >= 0
+
+
+def test_one_batch_of_each_arm_of_the_study_for_a_gpu_trains(tmp_path):
+    _, study = read_study("long_published_gpu")
+    corpus = write_corpus(tmp_path / "corpus", n_classes=11)
+    small = ["data.max_len=64", "data.batch_size=4", "data.eval_batch_size=4"]
+    place = [f"data.path={corpus}", f"cache_dir={tmp_path / 'cache'}"]
+    configs = configs_of(study, study.arms, [*place, *TRIAL[2:], *small])
+    for arm, config in configs.items():
+        config.trainer.precision = precision.precision_of(config)  # as the command does
+        record = train(config, tmp_path / arm)
+        assert (record["data"], record["epochs"]) == ("arxiv_papers", 1)
+        assert record["fusion_parameters"] > 0 or config.fusion["name"] == "add"
