@@ -2,9 +2,12 @@
 
 import random
 import re
+from pathlib import Path
 
+import pandas as pd
 import pytest
 
+from commands import called
 from posfuse import options
 from posfuse.runs.checks import checked
 from posfuse.study.reading import read_study
@@ -54,3 +57,20 @@ def test_a_command_of_the_docs_can_be_given(page, words, folder, monkeypatch):
         given = options.parsed(rest[0], "", rest[1:])
         if rest[0] == "study":
             read_study(given.study, [str(folder)])
+        if "status" in rest[:2] or "--no-timing" in rest:
+            assert called(*rest)[1] is None
+
+
+def test_predictions_are_joined_with_the_users_table(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    lines = re.findall(r"^ {4}(\w+ = .*)$", (TOP / "docs/your_text.md").read_text(), re.M)
+    mine = pd.DataFrame({"text": ["one", None, "two"], "label": ["b", "c", "a"]})
+    mine.to_csv("FOLDER/test.csv", index=False)
+    (path,) = re.findall(r'"(\S+\.parquet)"', lines[0])
+    Path(path).parent.mkdir(parents=True)
+    used = {"index": [0, 1], "row": [0, 2], "label": [1, 0], "predicted": [1, 1]}
+    pd.DataFrame(used).to_parquet(path)
+    names = {"pandas": pd}
+    exec("\n".join(lines), names)
+    found = names["both"][["text", "label", "predicted", "label_predictions"]]
+    assert found.values.tolist() == [["one", "b", 1, 1], ["two", "a", 1, 0]]
