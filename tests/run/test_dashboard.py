@@ -129,7 +129,9 @@ def test_both_views_are_saved_and_then_changed(dashboard, sweep, server):
     status, urls = dashboard()
     assert status == 0
     assert len(urls) == 2
-    assert all(url.startswith(f"{server.url}/{ENTITY}/posfuse") for url in urls)
+    page = f"{server.url}/{ENTITY}/posfuse"
+    assert urls[0].startswith(f"workspace: {page}?nw=")
+    assert urls[1].startswith(f"report: {page}/reports/")
     check_views(*specs(server), sweep)
     assert {view["displayName"] for view in server.views.values()} == {"posfuse mine"}
     noted = (sweep / "dashboard" / "views.json").read_text()

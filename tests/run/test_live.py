@@ -10,7 +10,7 @@ import wandb
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 
-from fake_wandb import serve
+from fake_wandb import ENTITY, serve
 from posfuse.errors import InputError
 from posfuse.process import signals
 from posfuse.process.commit import commit
@@ -29,6 +29,8 @@ END = [("preempting",), ("finish", signals.EXIT_STATUS)]
 
 class Run:
     """What W&B's run is asked for. While it is broken it logs nothing."""
+
+    offline = True
 
     def __init__(self, starting_step=0):
         self.starting_step, self.id = starting_step, "f"
@@ -115,6 +117,25 @@ def test_an_interrupted_run_is_marked_and_has_the_status_75(error, end, run, cfg
     with pytest.raises(error), track(cfg, tmp_path):
         raise error
     assert run.ended == end
+
+
+@pytest.mark.parametrize("mode", ["online", "offline"])
+def test_a_run_on_a_server_shows_its_address_without_a_token(
+    mode, cfg, tmp_path, monkeypatch, caplog
+):
+    caplog.set_level("INFO")
+    monkeypatch.setenv("WANDB_BASE_URL", os.environ["WANDB_BASE_URL"].replace("//", "//me:secret@"))
+    monkeypatch.setenv("WANDB_MODE", mode)
+    wandb.teardown()  # it has read its variables
+    try:
+        with pytest.raises(RuntimeError), track(cfg, tmp_path):
+            raise RuntimeError
+    finally:
+        wandb.teardown()
+    lines = [line for line in caplog.messages if line.startswith("W&B: ")]
+    url = os.environ["WANDB_BASE_URL"].replace("me:secret@", "")
+    name = projection.run_id(records.identity(cfg, tmp_path))
+    assert lines == [f"W&B: {url}/{ENTITY}/posfuse/runs/{name}"] * (mode == "online")
 
 
 def test_where_wandb_fails_it_is_given_up_with_one_warning(monkeypatch, caplog):

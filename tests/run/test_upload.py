@@ -5,6 +5,7 @@ import shutil
 import pytest
 import wandb
 
+from fake_wandb import ENTITY
 from posfuse.errors import Conflict
 from posfuse.runs import configs, records
 from posfuse.tracking import upload
@@ -33,7 +34,8 @@ def test_what_the_server_lacks_is_named(fake, sweep):
     cfg = configs.read_config(folder)
     cfg.logger.artifacts = ["result", "predictions", "model"]
     configs.write_config(folder, cfg)
-    held = f"{fake.url} holds 1 of 1 runs\nnext: posfuse dashboard {sweep}\n"
+    held = f"{fake.url} holds 1 of 1 runs\nresults: {fake.url}/{ENTITY}/posfuse\n"
+    held += f"next: posfuse dashboard {sweep}\n"
     assert synced(sweep) == (0, held, [])
 
     uploads, _ = upload.read(sweep, "")
@@ -94,6 +96,7 @@ def test_a_damaged_record_is_named_and_the_other_runs_are_uploaded(fake, sweep):
     assert status == 1
     assert out == (
         f"{fake.url} holds 1 of 3 runs\nskipped 1 unfinished runs, the first in {begun}\n"
+        f"results: {fake.url}/{ENTITY}/posfuse\n"
     )
     for path, line in zip(damaged, lines, strict=True):
         assert line.startswith(f"error: {path}: ")
@@ -106,7 +109,7 @@ def test_a_run_is_uploaded_once_and_never_one_that_was_not_asked_for(fake, sweep
     copy = shutil.copytree(sweep / "seed=0", sweep / "seed=2")
     assert synced(sweep) == (
         1,
-        f"{fake.url} holds 1 of 3 runs\n",
+        f"{fake.url} holds 1 of 3 runs\nresults: {fake.url}/{ENTITY}/posfuse\n",
         [
             f"error: {refused}: left out, not the run that was last asked for: other",
             f"error: {copy}: a second record of the run in {sweep}/seed=0; it is left out, remove "

@@ -13,13 +13,13 @@ import wandb
 from fake_wandb import serve
 from posfuse.errors import InputError
 from posfuse.runs import records
-from posfuse.tracking import projection, upload
+from posfuse.tracking import projection
 from posfuse.tracking.finished import Finished
 from posfuse.tracking.places import PLACES
 from posfuse.train import train
 from processes import children, command, wait_for
 from small_runs import at_step, small_config, write_corpus
-from uploads import ALL_STEPS, EPOCHS, KEY, check_held, environment, in_use
+from uploads import ALL_STEPS, EPOCHS, KEY, check_held, environment, in_use, synced
 
 REMOTE = "https://planted0token:x-oauth-basic@127.0.0.1/someone/posfuse.git"
 
@@ -45,7 +45,6 @@ def running(root):
 def fake(running, root, tmp_path, monkeypatch):
     running.clear()
     monkeypatch.chdir(root)
-    monkeypatch.setattr(upload, "PAUSES", (0,))
     monkeypatch.setenv("WANDB_MODE", "offline")
     yield running
     assert running.unknown == []
@@ -139,7 +138,7 @@ def test_the_server_holds_a_resumed_run_once(
     monkeypatch.setenv("WANDB_MODE", second)
     train(config(), folder)
     fake.asked.clear()
-    assert upload.upload_sweep(folder.parent, "") == (f"{fake.url} holds 1 of 1 runs", [])
+    assert synced(folder.parent)[0] == 0
     assert ("UpsertBucket" in fake.asked) == (second == "offline")
     check_held_once(fake, folder)
 
@@ -193,6 +192,6 @@ def test_without_its_process_wandb_is_given_up_and_the_run_is_not(
         with pytest.raises(InputError, match=r"logger\.mode=offline to train without a"):
             train(config("seed=1"), sweep / "next")
     train(config("seed=1"), sweep / "next")
-    assert upload.upload_sweep(sweep, "") == (f"{fake.url} holds 2 of 2 runs", [])
+    assert synced(sweep)[0] == 0
     for run in fake.runs.values():
         assert [row["_step"] for row in run.history] == ALL_STEPS

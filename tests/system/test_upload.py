@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from fake_wandb import serve
+from fake_wandb import ENTITY, serve
 from posfuse.tracking import projection
 from posfuse.tracking.finished import Finished
 from posfuse.train import train
@@ -38,7 +38,7 @@ def test_each_finished_run_is_uploaded_once(fake, sweep):
     assert (code, errors) == (0, [])
     begun = sweep / "tiny" / "sinusoidal" / "mul" / "seed=0"
     held = f"{fake.url} holds 2 of 2 runs\nskipped 1 unfinished runs, the first in {begun}\n"
-    held += f"next: posfuse dashboard {sweep}\n"
+    held += f"results: {fake.url}/{ENTITY}/posfuse\nnext: posfuse dashboard {sweep}\n"
     assert out == held
     assert len(fake.runs) == 2
     for run in runs_of(sweep):

@@ -165,8 +165,8 @@ def log_comparison(shown: Shown, sweep: Path, entity: str, project: str) -> None
         run.log(found, step=run.starting_step)
 
 
-def save(path: Path, space: ws.Workspace, text: wr.Report) -> list[str]:
-    """Save both views in W&B, over the views whose URLs are in `path`. Returns their URLs."""
+def save(path: Path, space: ws.Workspace, text: wr.Report) -> dict[str, str]:
+    """Save both views in W&B, over the views whose URLs are in `path`. Returns each name's URL."""
     place = f"{server.address()}/{space.entity}/{space.project}"
     # The file may be damaged, or the views deleted.
     with input_errors(f"{path}: cannot load the views in it", "remove it to make new ones"):
@@ -186,7 +186,7 @@ def save(path: Path, space: ws.Workspace, text: wr.Report) -> list[str]:
     records.write_json(path, views)
     urls["report"] = server.without_user(str(text.save().url))
     records.write_json(path, views)
-    return [urls["workspace"], urls["report"]]
+    return {name: urls[name] for name in ("workspace", "report")}
 
 
 def main(arguments: Namespace) -> list[str]:
@@ -203,11 +203,12 @@ def main(arguments: Namespace) -> list[str]:
     api = server.connect()
     with server.errors_in_one_line():
         entity = logger.entity or server.entity_of(api)
-        if not server.has_project(api, entity, project):
+        if server.project_url(api, entity, project) is None:
             place = f"{server.address()}: no project {entity}/{project}"
             raise InputError(f"{place}; run posfuse sync {sweep} first")
         shown = Shown(runs, declared_family(sweep, sweep_ids[0]))
         log_comparison(shown, sweep, entity, project)
         space, text = workspace(shown, entity, project), report(shown, entity, project)
-        print("\n".join(save(sweep / "dashboard" / "views.json", space, text)))
+        for name, url in save(sweep / "dashboard" / "views.json", space, text).items():
+            print(f"{name}: {url}")
     return problems

@@ -55,7 +55,10 @@ def track(cfg: Config, folder: Path) -> Iterator[LogRows | None]:
     facts = records.identity(cfg, folder) | environment.origin(devices.device_of(cfg.trainer))
     facts |= identity.own_code(cfg) | {"started": records.now()}
     facts["task"] = {"metric": task_of(cfg).metric}
-    live = Live(start_run(cfg, folder, facts), Cell.of(facts))
+    run = start_run(cfg, folder, facts)
+    live = Live(run, Cell.of(facts))
+    if url := url_of(run):
+        _log.info("W&B: %s", url)
     code = 1
     try:
         yield live.log_rows
@@ -99,6 +102,13 @@ def start_run(cfg: Config, folder: Path, facts: records.Record) -> "wandb.Run":
             f"W&B: {why.rstrip('.') or type(error).__name__}; correct it, or set "
             "logger.mode=offline to train without a server, or logger=none to train without W&B"
         ) from error
+
+
+def url_of(run: "wandb.Run") -> str:
+    """The run's web page; empty offline."""
+    from posfuse.tracking import server  # imports wandb
+
+    return "" if run.offline else server.without_user(run.url or "")
 
 
 class Live:

@@ -45,8 +45,10 @@ def entity_of(api: wandb.Api) -> str:
     return str(entity)
 
 
-def has_project(api: wandb.Api, entity: str, project: str) -> bool:
-    return project in {each.name for each in api.projects(entity)}
+def project_url(api: wandb.Api, entity: str, project: str) -> str | None:
+    """The project's web page, or None if the server has no such project."""
+    pages = {each.name: str(each.url) for each in api.projects(entity)}
+    return without_user(pages[project]).removesuffix("/workspace") if project in pages else None
 
 
 def reason_of(error: BaseException) -> str:

@@ -117,10 +117,10 @@ def lacking(uploads: list[Upload]) -> list[tuple[Upload, str]]:
 def on_server(uploads: list[Upload]) -> dict[str, Any]:
     """The server's runs with these ids."""
     api = server.connect()  # a new connection each time, because it caches answers
-    places = {u.id: (u.logger.entity or server.entity_of(api), u.logger.project) for u in uploads}
+    places = {upload.id: place_of(upload, api) for upload in uploads}
     held: dict[str, Any] = {}
     for entity, project in set(places.values()):
-        if not server.has_project(api, entity, project):
+        if server.project_url(api, entity, project) is None:
             continue
         ids = [own for own, place in places.items() if place == (entity, project)]
         for at in range(0, len(ids), PAGE):
@@ -128,6 +128,18 @@ def on_server(uploads: list[Upload]) -> dict[str, Any]:
             runs = api.runs(f"{entity}/{project}", wanted, per_page=PAGE)
             held |= {run.id: run for run in runs}
     return held
+
+
+def place_of(upload: Upload, api: Any) -> tuple[str, str]:
+    """A run's user or team, and its project."""
+    return upload.logger.entity or server.entity_of(api), upload.logger.project
+
+
+def projects_of(uploads: list[Upload]) -> list[str]:
+    """The web pages of the runs' projects."""
+    api = server.connect()
+    places = sorted({place_of(upload, api) for upload in uploads})
+    return [page for place in places if (page := server.project_url(api, *place))]
 
 
 def difference(upload: Upload, there: Any) -> str:
@@ -150,9 +162,9 @@ def difference(upload: Upload, there: Any) -> str:
     return ""
 
 
-def upload_sweep(sweep: Path, suffix: str) -> tuple[str, list[str]]:
-    """Upload a sweep. Returns one line about the runs on the server, and a line for each other
-    run."""
+def upload_sweep(sweep: Path, suffix: str) -> tuple[str, list[str], list[str]]:
+    """Upload a sweep. Returns one line about the runs on the server, the web pages of their
+    projects, and a line for each other run."""
     prepare(sweep)
     uploads, problems = read(sweep, suffix)
     if not (uploads or problems):
@@ -160,17 +172,20 @@ def upload_sweep(sweep: Path, suffix: str) -> tuple[str, list[str]]:
     (sweep / ".wandb").mkdir(exist_ok=True)
     with server.errors_in_one_line(), tempfile.TemporaryDirectory(dir=sweep / ".wandb") as files:
         unsent = sync(uploads, Path(files))
-    held, total = len(uploads) - len(unsent), len(uploads) + len(problems)
-    return f"{server.address()} holds {held} of {total} runs", problems + unsent
+        held, total = len(uploads) - len(unsent), len(uploads) + len(problems)
+        pages = projects_of(uploads) if held else []
+    return f"{server.address()} holds {held} of {total} runs", pages, problems + unsent
 
 
 def main(arguments: Namespace) -> list[str]:
     """Upload a sweep. Returns a line for each run that the server lacks."""
-    held, problems = upload_sweep(arguments.folder, arguments.suffix)
+    held, pages, problems = upload_sweep(arguments.folder, arguments.suffix)
     print(held)
     folders = sorted(path.parent for path in arguments.folder.rglob("config.yaml"))
     if unfinished := [folder for folder in folders if not (folder / records.RESULT).exists()]:
         print(f"skipped {len(unfinished)} unfinished runs, the first in {unfinished[0]}")
+    for page in pages:
+        print(f"results: {page}")
     if not problems:
         print(f"next: {shlex.join(['posfuse', 'dashboard', str(arguments.folder)])}")
     return problems
