@@ -236,7 +236,9 @@ class FidelityConfig:
 @dataclass
 class LoggerConfig:
     name: str = one_of("where a run is logged", "wandb", "none")
-    project: str = option("posfuse", "W&B project", check=check_project)
+    project: str | None = option(
+        None, "W&B project; null: WANDB_PROJECT, otherwise posfuse", check=check_project
+    )
     entity: str | None = option(None, "W&B user or team; null: the key's")
     mode: str | None = option(
         None, "where W&B logs; null: WANDB_MODE, otherwise offline", choices=("offline", "online")

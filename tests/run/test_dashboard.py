@@ -216,8 +216,10 @@ def test_notes_that_lead_to_no_views_are_named(dashboard, sweep, server):
 
 def test_what_is_missing_is_one_line(dashboard, sweep, server, monkeypatch):
     server.runs.clear()
-    line = f"error: {server.url}: no project {ENTITY}/posfuse; run posfuse sync {sweep} first"
-    assert dashboard() == (1, [line])
+    for project in ("posfuse", "of_shell"):
+        line = f"error: {server.url}: no project {ENTITY}/{project}; run posfuse sync {sweep} first"
+        assert dashboard() == (1, [line])
+        monkeypatch.setenv("WANDB_PROJECT", "of_shell")
     monkeypatch.setenv("WANDB_API_KEY", "")
     wandb.teardown()  # it remembers the key
     (line,) = dashboard()[1]

@@ -228,9 +228,16 @@ def test_keys_of_the_logger_reach_wandb(cfg, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     cfg.logger.mode, cfg.logger.entity, cfg.logger.notes = "online", "team", "a note"
     cfg.logger.job_type = "tune"
-    start_run(cfg, tmp_path, records.identity(cfg, tmp_path))
-    found = [given[key] for key in ("mode", "entity", "notes", "job_type")]
-    assert found == ["online", "team", "a note", "tune"]
+    facts = records.identity(cfg, tmp_path)
+    start_run(cfg, tmp_path, facts)
+    found = [given[key] for key in ("project", "mode", "entity", "notes", "job_type")]
+    assert found == ["posfuse", "online", "team", "a note", "tune"]
+    monkeypatch.setenv("WANDB_PROJECT", "of_shell")
+    for project, used in ((None, "of_shell"), ("own", "own")):
+        cfg.logger.project = project
+        start_run(cfg, tmp_path, facts)
+        assert given["project"] == used
+        assert identity.fingerprint(cfg) == facts["fingerprint"]
 
 
 def test_a_run_that_fails_has_its_commit_host_and_start(cfg, tmp_path, monkeypatch):

@@ -29,6 +29,15 @@ def test_a_refused_run_is_named(fake, sweep):
     assert line.startswith(f"error: {sweep / 'seed=0'}: W&B: ")
 
 
+def test_runs_without_a_project_go_to_that_of_the_environment(fake, sweep, monkeypatch):
+    monkeypatch.setenv("WANDB_PROJECT", "of_shell")
+    for _ in range(2):
+        status, out, _ = synced(sweep)
+        assert (status, out.splitlines()[1]) == (0, f"results: {fake.url}/{ENTITY}/of_shell")
+    (run,) = fake.runs.values()
+    assert run.project == "of_shell"
+
+
 def test_what_the_server_lacks_is_named(fake, sweep):
     folder = sweep / "seed=0"
     cfg = configs.read_config(folder)

@@ -87,6 +87,18 @@ def test_a_row_is_an_epochs_curve_and_diagnostics():
     assert second["diagnostics/token_scale"] == 8.0
 
 
+def test_variables_with_what_posfuse_sets_are_ignored_with_one_warning(
+    tmp_path, monkeypatch, caplog
+):
+    for name in ("WANDB_NAME", "WANDB_RUN_GROUP", "WANDB_JOB_TYPE", "WANDB_TAGS"):
+        monkeypatch.setenv(name, "mine")
+    for _ in range(2):
+        prepare(tmp_path, of_agent=True)
+    (line,) = caplog.messages
+    assert line.startswith("WANDB_NAME, WANDB_RUN_GROUP, WANDB_JOB_TYPE, WANDB_TAGS: ignored; ")
+    assert line.endswith("use logger.job_type and logger.tags")
+
+
 def test_each_sweep_of_a_process_has_its_files_and_the_users_settings_stay(tmp_path, monkeypatch):
     for name in (*PLACES, "WANDB_SILENT", "WANDB_ERROR_REPORTING"):
         monkeypatch.setenv(name, "")  # so that the test restores it

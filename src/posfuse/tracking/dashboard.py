@@ -29,7 +29,7 @@ from posfuse.statistics.cells import is_held
 from posfuse.statistics.comparisons import Criteria, compare, criteria_for
 from posfuse.tracking import panels, server
 from posfuse.tracking.panels import DIFFERENCES, INTERVALS
-from posfuse.tracking.places import prepare
+from posfuse.tracking.places import prepare, project_of
 from posfuse.tracking.projection import SETTINGS, STEP, Cell, run_id, variant
 
 
@@ -199,7 +199,7 @@ def main(arguments: Namespace) -> list[str]:
         raise InputError(f"{sweep}: contains several sweeps ({several}); give the folder of one")
     prepare(sweep)
     logger = configs.read_config(Path(runs["folder"].iloc[0])).logger
-    project = logger.project
+    project = project_of(logger)
     api = server.connect()
     with server.errors_in_one_line():
         entity = logger.entity or server.entity_of(api)

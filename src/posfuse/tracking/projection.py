@@ -17,6 +17,7 @@ from posfuse.config import LoggerConfig
 from posfuse.runs import records
 from posfuse.runs.multirun import asked_beside
 from posfuse.runs.records import Diagnostic
+from posfuse.tracking.places import project_of
 
 if TYPE_CHECKING:  # wandb takes half a second to import, and runs with logger=none do not need it
     import wandb
@@ -120,7 +121,7 @@ def start(
     parts = [identity[part] for part in ("data", "encoding", "fusion")]
     cell = "/".join(filter(None, [*parts, identity["variant"]]))
     run = wandb.init(
-        project=logger.project,
+        project=project_of(logger),
         entity=logger.entity,
         group=short_name(cell, 128),
         job_type=logger.job_type,

@@ -19,7 +19,7 @@ from posfuse.runs import configs, identity, records
 from posfuse.runs.multirun import check_is_current
 from posfuse.tracking import projection, server
 from posfuse.tracking.finished import Finished, artifact_name, complete
-from posfuse.tracking.places import prepare
+from posfuse.tracking.places import prepare, project_of
 
 PAGE = 50  # runs per request
 PAUSES = (0, 1, 3, 6)  # seconds before each check, because the server shows an upload with a delay
@@ -132,7 +132,7 @@ def on_server(uploads: list[Upload]) -> dict[str, Any]:
 
 def place_of(upload: Upload, api: Any) -> tuple[str, str]:
     """A run's user or team, and its project."""
-    return upload.logger.entity or server.entity_of(api), upload.logger.project
+    return upload.logger.entity or server.entity_of(api), project_of(upload.logger)
 
 
 def projects_of(uploads: list[Upload]) -> list[str]:
