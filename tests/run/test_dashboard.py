@@ -97,6 +97,16 @@ def check_views(workspace, report, sweep):
             assert panel["groupBy"] == "group"  # the cell and the operator
     assert sorted(drawn) == sorted(cells_with)
     assert {len(cells) for cells in cells_with.values()} == {1}
+    # The panels of settings have the runs of a corpus and an encoding.
+    pooled = {
+        name for r in written for name in Cell.of(r).with_any_setting.judged("test", r["test"])
+    }
+    ranked = [
+        panel["config"]["targetKey"]
+        for panel in find(workspace, "viewType", "Parameter Importance")
+    ]
+    assert sorted(ranked) == sorted(pooled)
+    assert pooled == {f"tiny/{e}/any_setting/test_accuracy" for e in ("learned", "sinusoidal")}
     colors = workspace["section"]["customRunColors"]
     assert {colors[run_id(r)] for r in written if r["fusion"] == "concat"} == {"#0072B2"}
 
@@ -158,12 +168,13 @@ def test_each_question_has_a_panel_and_operators_without_gates_have_none(tmp_pat
     write_sweep(root, {"add": [0.5, 0.6], "gate_scalar": [0.5, 0.7]}, data="two")
     shown = code.Shown(collect(root)[0])
     before = titles(code.workspace(shown, ENTITY, "posfuse"))
-    cell = ["sinusoidal: test accuracy", "sinusoidal: validation accuracy"]
-    assert before.pop("one") == before.pop("two") == cell
-    assert before["Length, cost and settings"] == [
-        "test accuracy and length", "test accuracy and run time", "test accuracy by setting",
+    cell = [
+        "sinusoidal: test accuracy", "sinusoidal: validation accuracy",
+        "sinusoidal: test accuracy and run time", "sinusoidal: test accuracy by setting",
         "ParameterImportancePlot",
     ]  # fmt: skip
+    assert before.pop("one") == before.pop("two") == cell
+    assert before["Length"] == ["test accuracy and length"]
     assert len(before["Paired differences"]) == 2
     assert before["Errors"] == ["CustomChart"]
     page = (Path(__file__).parents[2] / "docs" / "wandb.md").read_text()

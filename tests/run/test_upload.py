@@ -86,6 +86,8 @@ def test_the_summary_is_of_the_best_evaluation(fake, corpus, tmp_path):
     assert synced(tmp_path / "mine")[0] == 0
     (run,) = fake.runs.values()
     check_summary(run.summary, run.history[6], run.history[7])
+    pooled = run.summary["tiny/sinusoidal/any_setting/test_accuracy"]
+    assert pooled == record["test"]["accuracy"]
     assert run.summary["val/accuracy"] == record["validation"]["accuracy"]
     assert run.summary["val/loss"] != run.summary["last/val/loss"]
     assert not any(key.startswith("diagnostics/") for key in run.summary)

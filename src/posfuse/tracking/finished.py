@@ -71,6 +71,7 @@ class Finished:
     def summary(self) -> dict[str, Any]:
         """The values of the best evaluation, whose weights are tested, and the values of the last
         one as last/..."""
+        cell = Cell.of(self.record)
         own = ("best_evaluation", "evaluations", "best_epoch", "epochs", "parameters", *COSTS)
         parts = {"val": "validation", "test": "test", "position": "position"}
         by_length = self.record.get("lengths", {}).items()
@@ -80,8 +81,9 @@ class Finished:
         return {
             **{f"last/{k}": v for k, v in self.rows[-1].items()},
             **evaluations[best - 1],
-            **Cell.of(self.record).judged("val", self.record["validation"]),
-            **Cell.of(self.record).judged("test", self.record["test"]),
+            **cell.judged("val", self.record["validation"]),
+            **cell.judged("test", self.record["test"]),
+            **cell.with_any_setting.judged("test", self.record["test"]),
             **{
                 f"{at}/{k}": v
                 for at, part in parts.items()

@@ -4,7 +4,7 @@ A workspace shows the same runs in all panels. So a chart of one cell (a corpus,
 variant) shows a metric that only the cell's runs have, and groups them by operator.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import wandb_workspaces.reports.v2 as wr
@@ -54,25 +54,24 @@ def of_table(chart: str, key: str, title: str, **columns: str) -> wr.CustomChart
     )
 
 
+def scatter(title: str, x: str, y: str) -> wr.ScatterPlot:
+    """Two numbers of the summary, with a point for each run."""
+    return wr.ScatterPlot(title=title, x=wr.SummaryMetric(x), y=wr.SummaryMetric(y))
+
+
 def settings(score: str, title: str) -> list[Any]:
-    """How the score depends on length, cost and settings; each point or line is a run."""
-
-    def scatter(of: str, x: str) -> wr.ScatterPlot:
-        key = wr.SummaryMetric(score)
-        return wr.ScatterPlot(title=f"{title} and {of}", x=wr.SummaryMetric(x), y=key)
-
+    """How a score depends on cost and settings; each point or line is a run."""
     axes = [wr.Config("fusion"), wr.Config("lr"), wr.Config("token_scale"), wr.SummaryMetric(score)]
     columns = [wr.ParallelCoordinatesPlotColumn(axis) for axis in axes]
     return [
-        scatter("length", "mean_tokens"),
-        scatter("run time", "seconds"),
+        scatter(f"{title} and run time", "seconds", score),
         wr.ParallelCoordinatesPlot(title=f"{title} by setting", columns=columns),
         wr.ParameterImportancePlot(with_respect_to=score),
     ]
 
 
 def sections(
-    cells: Iterable[Cell], metric: str, title: str, has_gates: bool, has_classes: bool
+    cells: Sequence[Cell], metric: str, title: str, has_gates: bool, has_classes: bool
 ) -> list[ws.Section]:
     """The sections of a workspace: one for each corpus, and sections with all runs, in W&B's groups
     (a cell and an operator)."""
@@ -82,6 +81,9 @@ def sections(
             bars(f"{cell.setting}: test {title}", cell.key("test", metric)),
             curves(f"{cell.setting}: validation {title}", cell.key("val", metric)),
         ])  # fmt: skip
+    for cell in dict.fromkeys(cell.with_any_setting for cell in cells):
+        own = settings(cell.key("test", metric), f"{cell.encoding}: test {title}")
+        of_corpus[cell.data] += own
     shared: list[Any] = [bars(f"test {title}", f"test/{metric}", "Group")]
     shared += [curves(of, key, "Group") for key, of in learning(metric, title).items()]
     inside: list[Any] = [curves(of, f"diagnostics/{n}", "Group") for n, of in INSIDE.items()]
@@ -94,7 +96,7 @@ def sections(
             wr.WeavePanelSummaryTable(table_name=DIFFERENCES),
         ],
         **of_corpus,
-        "Length, cost and settings": settings(f"test/{metric}", f"test {title}"),
+        "Length": [scatter(f"test {title} and length", "mean_tokens", f"test/{metric}")],
         "All cells": shared,
         "What position does": inside,
     }

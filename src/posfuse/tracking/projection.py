@@ -9,7 +9,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # wandb takes half a second to import, and runs with logger=n
     import wandb
 
 STEP = "trainer/global_step"  # the axis of learning curves
+ANY_SETTING = "any_setting"  # the variant in the name of a score of all variants
 LABELS = ("data", "encoding", "fusion", "seed", "sweep_id", "variant")
 # W&B must not send uncommitted changes, or a token in the address of a Git remote.
 SETTINGS: dict[str, Any] = {
@@ -65,6 +66,11 @@ class Cell:
     def of(cls, identity: records.Record) -> "Cell":
         own = {axis: identity[axis] for axis in ("data", "encoding", "variant")}
         return cls(**own, metric=identity["task"]["metric"])
+
+    @property
+    def with_any_setting(self) -> "Cell":
+        """The cell's corpus and encoding with all variants. Its score has a name of its own."""
+        return replace(self, variant=ANY_SETTING)
 
     @property
     def setting(self) -> str:
