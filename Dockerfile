@@ -5,7 +5,9 @@ WORKDIR /posfuse
 # Dependencies first, so that a change of the source does not install them again. Of torch the CPU
 # build: the one on PyPI brings several gigabytes of CUDA libraries.
 COPY pyproject.toml constraints.txt ./
-RUN python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' > requirements.txt \
+# Extras of pyproject.toml, such as --build-arg EXTRAS="optuna transformers".
+ARG EXTRAS="optuna"
+RUN python -c 'import sys, tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; print(*p["dependencies"], *(d for e in sys.argv[1:] for d in p["optional-dependencies"][e]), sep="\n")' $EXTRAS > requirements.txt \
  && pip install --no-cache-dir --no-deps -c constraints.txt \
       --index-url https://download.pytorch.org/whl/cpu torch \
  && pip install --no-cache-dir -c constraints.txt -r requirements.txt

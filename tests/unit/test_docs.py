@@ -2,6 +2,7 @@
 
 import html
 import re
+import sys
 import textwrap
 import tomllib
 from pathlib import Path
@@ -96,6 +97,22 @@ def test_the_sweep_of_wandb_has_numbers_where_wandb_needs_them():
     )
     rates = yaml.safe_load(textwrap.dedent(text))["parameters"]["optim.lr"]
     assert 0 < rates["min"] < rates["max"] < 1
+
+
+def test_the_image_has_the_packages_of_its_extras(monkeypatch, capsys):
+    """Of optuna by default."""
+    text = (TOP / "Dockerfile").read_text()
+    ((default, code),) = re.findall(
+        r'^ARG EXTRAS="(.*)"\nRUN python -c \'(.*)\' \$EXTRAS > requirements', text, re.M
+    )
+    project = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
+    monkeypatch.chdir(TOP)
+    for extras in (default.split(), ["ray", "optuna"], []):
+        monkeypatch.setattr(sys, "argv", ["-c", *extras])
+        exec(code, {})
+        more = [name for extra in extras for name in project["optional-dependencies"][extra]]
+        assert capsys.readouterr().out.splitlines() == [*project["dependencies"], *more]
+    assert default == "optuna"
 
 
 def test_the_config_files_of_the_docs_name_classes_of_the_docs():
