@@ -138,6 +138,7 @@ def specs(server):
 def test_both_views_are_saved_and_then_changed(dashboard, sweep, server):
     status, urls = dashboard()
     assert status == 0
+    assert urls.pop() == "next: open both in a browser"
     assert len(urls) == 2
     page = f"{server.url}/{ENTITY}/posfuse"
     assert urls[0].startswith(f"workspace: {page}?nw=")
@@ -148,7 +149,7 @@ def test_both_views_are_saved_and_then_changed(dashboard, sweep, server):
     assert "secret" not in "".join(urls) + str(server.views) + noted
 
     write_record(sweep, 0.8, "mlp", 0)
-    assert dashboard() == (0, urls)
+    assert dashboard()[1][:-1] == urls
     assert len(server.views) == 2
     assert "mlp" in str(specs(server)[1])
 

@@ -33,7 +33,8 @@ def shown(folder, *options):
     out, error = called("status", folder, *options)
     if error is not None:
         return 1, error.splitlines()
-    return 0, [" ".join(line.split()) for line in out.splitlines()]
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    return 0, [line for line in lines if not line.startswith("next: ")]
 
 
 def run_in(sweep, fusion, seed):
@@ -67,6 +68,18 @@ def test_a_sweep_with_a_run_of_each_state(sweep):
                 "1 of 6 runs are done, 1 running, 1 failed, about 2 min left",
             ],
         )
+
+
+def test_the_last_line_is_the_next_step_unless_a_run_is_running(sweep):
+    def last():
+        return called("status", sweep)[0].splitlines()[-1]
+
+    assert last() == f"next: posfuse report {sweep}"
+    run = run_in(sweep, "add", 0)
+    (run / records.RESULT).unlink()
+    assert last() == "next: run the sweep's command again; it skips finished runs"
+    with records.sole_use(run):
+        assert last().startswith("5 of 6 runs are done, 1 running")
 
 
 def test_the_page_of_a_narrow_terminal_breaks_no_name(sweep):

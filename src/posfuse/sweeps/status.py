@@ -6,6 +6,7 @@ folder's disk.
 
 import errno
 import fcntl
+import shlex
 import statistics
 import sys
 import time
@@ -223,6 +224,14 @@ def asked_for(sweep: Path, earlier: set[str]) -> list[RunStatus]:
     ] + _to_come(sweep)
 
 
+def next_step(sweep: Path, runs: list[RunStatus]) -> str:
+    """What to type next; nothing while a run is running."""
+    states = {run.state for run in runs}
+    if states == {"done"}:
+        return shlex.join(["posfuse", "report", str(sweep)])
+    return "" if "running" in states else "run the sweep's command again; it skips finished runs"
+
+
 def duration(seconds: float) -> str:
     """Seconds as text: 40 s, 12 min, 3 h 5 min."""
     if round(seconds) < 60:
@@ -240,9 +249,11 @@ def main(arguments: Namespace) -> None:
         raise InputError(f"{sweep}: no runs here; run posfuse train -m first")
     if arguments.once or not sys.stdout.isatty():
         console.print(page(sweep, runs, console.width), soft_wrap=True)
-        return
-    with Live(page(sweep, runs, console.width), console=console, auto_refresh=False) as live:
-        while any(run.state != "done" for run in runs):
-            time.sleep(REFRESH)
-            runs = runs_of(sweep)
-            live.update(page(sweep, runs, console.width), refresh=True)
+    else:
+        with Live(page(sweep, runs, console.width), console=console, auto_refresh=False) as live:
+            while any(run.state != "done" for run in runs):
+                time.sleep(REFRESH)
+                runs = runs_of(sweep)
+                live.update(page(sweep, runs, console.width), refresh=True)
+    if step := next_step(sweep, runs):
+        console.print(Text(f"next: {step}"), soft_wrap=True)

@@ -211,4 +211,5 @@ def main(arguments: Namespace) -> list[str]:
         space, text = workspace(shown, entity, project), report(shown, entity, project)
         for name, url in save(sweep / "dashboard" / "views.json", space, text).items():
             print(f"{name}: {url}")
+    print("next: open both in a browser")
     return problems
