@@ -11,7 +11,6 @@ from typing import Any
 
 import cloudpickle
 from hydra.core.utils import JobReturn
-from joblib import cpu_count
 
 from posfuse.errors import InputError
 from posfuse.process import devices, signals
@@ -49,6 +48,13 @@ def interrupt() -> None:
         process.terminate()
 
 
+def cores() -> int:
+    """The cores that this process may use, also in a container."""
+    from joblib import cpu_count  # Hydra imports this module for every command, also for help
+
+    return int(cpu_count())
+
+
 class ParallelLauncher(SweepLauncher):
     """Executes n_jobs runs at once, each in its own process: at most `runs_per_core` per core, and
     on GPUs at most `runs_per_gpu` per GPU, or one run per group of trainer.devices GPUs."""
@@ -61,7 +67,7 @@ class ParallelLauncher(SweepLauncher):
         ends only one run. Idle processes block the signals, and this process passes them on."""
         n_jobs, places = self.room([overrides for _, overrides, *_ in calls])
         for name in THREADS:  # the processes inherit them
-            os.environ.setdefault(name, str(max(1, cpu_count() // n_jobs)))
+            os.environ.setdefault(name, str(max(1, cores() // n_jobs)))
         sweep = Path(self.config.hydra.sweep.dir)
         context = multiprocessing.get_context("spawn")
         start = partial(ProcessPoolExecutor, 1, context, prepare, (os.getpid(), places, sweep))
@@ -105,7 +111,7 @@ class ParallelLauncher(SweepLauncher):
         CPUs."""
         asked = self.valid_n_jobs()
         places = self.places(job_overrides)
-        room = len(places) or cpu_count() * self.runs_per_core
+        room = len(places) or cores() * self.runs_per_core
         return devices.runs_at_once(asked, room, "GPU" if places else "core"), places
 
     def valid_n_jobs(self) -> int:

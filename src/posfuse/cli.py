@@ -90,7 +90,7 @@ def status_of(name: str = "--help", *arguments: str) -> str | int | None:
             sys.argv = [f"posfuse {name}", *arguments]
             each, given = command(name), []
             if name != "train":
-                from posfuse import options  # imports pandas; the overview does not need it
+                from posfuse import options  # imports Hydra; the overview does not need it
 
                 given = [options.parsed(name, each.summary, arguments)]
             left_out = import_module(each.module).main(*given)

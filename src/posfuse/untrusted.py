@@ -11,12 +11,14 @@ import re
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import pyarrow.parquet as pq
 import yaml
 from pyarrow import ArrowException, types
+
+if TYPE_CHECKING:  # importing pandas takes half a second, and help does not need it
+    import pandas as pd
 
 MEBIBYTE = 2**20
 LARGEST_JSON, LARGEST_YAML, LARGEST_CSV = 8 * MEBIBYTE, MEBIBYTE, 64 * MEBIBYTE
@@ -124,7 +126,7 @@ def check_yaml(text: str, is_interpolated: bool = False) -> None:
 
 def read_parquet(
     path: Path, columns: Mapping[str, str], optional: Mapping[str, str] | None = None
-) -> pd.DataFrame:
+) -> "pd.DataFrame":
     """These columns of a Parquet file, and the columns of `optional` that exist, each of a kind of
     KINDS."""
     check_file(path, LARGEST_PARQUET)

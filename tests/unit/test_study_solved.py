@@ -16,7 +16,7 @@ from posfuse.evidence.metric import ACCURACY
 from posfuse.statistics import cautions as st
 from posfuse.statistics import shares
 from posfuse.statistics.sequential import Looks, Margins, chances, decide, levels
-from posfuse.study import caveats, command, figure, forecast, looks, results_page, tables
+from posfuse.study import caveats, figure, forecast, looks, results_page, subcommands, tables
 from posfuse.study.plan import Choice, Plan
 from posfuse.study.reading import read_study
 from posfuse.study.scores import outcomes
@@ -284,7 +284,7 @@ def test_two_groups_matter_to_the_mean_alone_and_the_terminal_names_the_key(solv
     leans = caveats.of_verdicts(plan, state, RUNS)
     assert (st.GROUPS in leans["gain"]) == by_mean
     console = Console(file=io.StringIO(), width=200)
-    command._show(plan, state, RUNS, console)
+    subcommands._show(plan, state, RUNS, console)
     assert ("a study with `solved: 90` compares" in console.file.getvalue()) == by_mean
     sections = results_page.sections_of(plan, state, RUNS)
     assert ("solved" in [table.name for own in sections for table in own.tables]) != by_mean
@@ -302,7 +302,7 @@ def test_no_hint_names_a_key_that_the_study_refuses(changes):
     console = Console(file=io.StringIO(), width=200)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(caveats, "of_verdicts", lambda *_: {"gain": {st.GROUPS: ["concat"]}})
-        command._show(Plan(own, {}, {}, "d"), state, {}, console)
+        subcommands._show(Plan(own, {}, {}, "d"), state, {}, console)
     assert st.GROUPS in console.file.getvalue()
     assert "a study with `solved" not in console.file.getvalue()
 

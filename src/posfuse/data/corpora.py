@@ -12,14 +12,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from posfuse import seals
 from posfuse.config import DataConfig, SplitsConfig
 from posfuse.data.sources import ENDS, Source, in_file, in_hub_form
 from posfuse.errors import HubUnreachable, InputError, reason
+
+if TYPE_CHECKING:  # importing pandas takes half a second, and help does not need it
+    import pandas as pd
 
 SPLITS = ("train", "validation", "test")
 VALIDATION = ("validation", "val", "valid", "dev")  # names of this split's file
@@ -33,7 +34,7 @@ _ENDS = ".parquet, .csv, .tsv, .jsonl or .txt"
 SETTLED = 2.0  # seconds in which a second change of a file may not change its time stamp
 _without_hub: list[bool] = []  # not empty after `do_without_hub`
 # By split: columns text and label, and an integer group where documents share a part.
-Frames = dict[str, pd.DataFrame]
+Frames = dict[str, "pd.DataFrame"]
 
 
 @dataclass(frozen=True)

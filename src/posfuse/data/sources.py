@@ -6,14 +6,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pyarrow.parquet as pq
 
 from posfuse.data.csv_files import rows, utf8
 from posfuse.errors import InputError, input_errors
+
+if TYPE_CHECKING:  # importing pandas takes half a second, and help does not need it
+    import pandas as pd
 
 ROWS = 500  # documents in a part
 # Read Parquet in pieces of this many bytes; by default the whole column is read ahead.
@@ -28,13 +30,13 @@ class Source:
 
     name: str  # names the source in messages
     columns: list[str]
-    read: Callable[[str], Iterator[pd.Series]]
+    read: "Callable[[str], Iterator[pd.Series]]"
     has_types: bool = True  # False: the file has only text
     is_running: bool = False  # True: the documents are lines of one text, without labels
     groups: np.ndarray | None = None  # as in `Split`; None: each document has its own
 
 
-def in_memory(frame: pd.DataFrame, name: str) -> Source:
+def in_memory(frame: "pd.DataFrame", name: str) -> Source:
     """A data frame with the columns of `corpora.Frames`."""
     groups = frame["group"].to_numpy(np.int64) if "group" in frame else None
     columns = [*frame.columns]
@@ -44,7 +46,7 @@ def in_memory(frame: pd.DataFrame, name: str) -> Source:
 def in_hub_form(part: Any, name: str) -> Source:
     """A split of the library `datasets`, memory-mapped from disk."""
 
-    def read(column: str) -> Iterator[pd.Series]:
+    def read(column: str) -> "Iterator[pd.Series]":
         for table in part.select_columns([column]).with_format("arrow").iter(ROWS):
             yield table.column(0).to_pandas()
 
@@ -65,7 +67,7 @@ def in_file(path: Path) -> Source:
 
     refusal = f"{path}: not readable", "write the file again"
 
-    def read(column: str) -> Iterator[pd.Series]:
+    def read(column: str) -> "Iterator[pd.Series]":
         with input_errors(*refusal):
             yield from column_of(path, column)
 
@@ -79,7 +81,7 @@ def _parquet_columns(path: Path) -> list[str]:
         return list(pq.ParquetFile(file).schema_arrow.names)
 
 
-def _parquet(path: Path, column: str) -> Iterator[pd.Series]:
+def _parquet(path: Path, column: str) -> "Iterator[pd.Series]":
     with path.open("rb") as file:
         for batch in pq.ParquetFile(file, **PARQUET).iter_batches(ROWS, columns=[column]):
             values = batch.column(0)
@@ -91,18 +93,20 @@ def _csv_columns(path: Path) -> list[str]:
     return next((fields for _, fields in rows(path)), [])
 
 
-def _csv(path: Path, column: str) -> Iterator[pd.Series]:
+def _csv(path: Path, column: str) -> "Iterator[pd.Series]":
     records = rows(path)
     place = next(records)[1].index(column)
     return _series(fields[place] or None for _, fields in records)
 
 
-def _series(values: Iterator[Any]) -> Iterator[pd.Series]:
+def _series(values: Iterator[Any]) -> "Iterator[pd.Series]":
+    import pandas as pd
+
     while part := [*islice(values, ROWS)]:
         yield pd.Series(part, dtype=object)
 
 
-def _txt(path: Path, column: str) -> Iterator[pd.Series]:
+def _txt(path: Path, column: str) -> "Iterator[pd.Series]":
     return _series(_lines(path))
 
 
@@ -164,5 +168,5 @@ def _jsonl_columns(path: Path) -> list[str]:
     return [*{name: None for row in islice(_jsonl_rows(path), ROWS) for name in row}]
 
 
-def _jsonl(path: Path, column: str) -> Iterator[pd.Series]:
+def _jsonl(path: Path, column: str) -> "Iterator[pd.Series]":
     return _series(row.get(column) for row in _jsonl_rows(path))

@@ -5,13 +5,15 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from posfuse.data.csv_files import rows
 from posfuse.data.names import canonical, check_distinct, check_printable
 from posfuse.errors import InputError
 from posfuse.evidence.metric import Metric
+
+if TYPE_CHECKING:  # importing pandas takes half a second, and help does not need it
+    import pandas as pd
 
 UNITS = ("fraction", "percent", "raw")
 LARGEST = 1e100  # of a raw value, because squares of larger ones overflow
@@ -39,7 +41,7 @@ class Columns:
     units: Sequence[str] = ()  # the seed, or some of `by`: the unit of a comparison over all groups
 
 
-def read_foreign(path: Path, columns: Columns) -> pd.DataFrame:
+def read_foreign(path: Path, columns: Columns) -> "pd.DataFrame":
     """group, name, seed and value of each row of a CSV file, in the order of the file.
 
     With `columns.units` there is also a column unit. The name of a group or unit of one column is
@@ -82,6 +84,8 @@ def read_foreign(path: Path, columns: Columns) -> pd.DataFrame:
             )
         check_printable(texts, f"{path}: {name}")
         check_distinct(texts, f"{path}: {name}")
+    import pandas as pd
+
     frame = pd.DataFrame(
         {
             "group": _labels(table[by]) if by else path.stem,
@@ -109,7 +113,7 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(first[:SHOWN]) + more
 
 
-def _labels(columns: pd.DataFrame) -> list[str]:
+def _labels(columns: "pd.DataFrame") -> list[str]:
     """A text for each row, which differs for rows that differ."""
     if columns.shape[1] == 1:
         return list(columns.iloc[:, 0])
@@ -121,7 +125,7 @@ def _labels(columns: pd.DataFrame) -> list[str]:
     return [" ".join(row) for row in zip(*parts, strict=True)]
 
 
-def _read(path: Path) -> pd.DataFrame:
+def _read(path: Path) -> "pd.DataFrame":
     """The fields as texts. The index is the line of the file where a row begins. Rows without any
     text are left out."""
     try:
@@ -132,6 +136,8 @@ def _read(path: Path) -> pd.DataFrame:
         what = "has a header and no rows" if numbered else "is empty"
         raise InputError(f"{path}: {what}; give a header and one row per run")
     lines, texts = zip(*numbered, strict=True)
+    import pandas as pd
+
     return pd.DataFrame(texts[1:], lines[1:], [" ".join(field.split()) for field in texts[0]])
 
 
@@ -141,6 +147,8 @@ def _line(marked: "pd.Series[bool]") -> int:
 
 
 def _values(path: Path, texts: "pd.Series[str]", columns: Columns) -> "pd.Series[float]":
+    import pandas as pd
+
     values = pd.to_numeric(texts, errors="coerce").astype(float)
     if (wrong := ~values.between(-LARGEST, LARGEST)).any():
         row = _line(wrong)

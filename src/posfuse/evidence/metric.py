@@ -3,13 +3,14 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
-
-import pandas as pd
+from typing import TYPE_CHECKING, TypeVar
 
 from posfuse.errors import InputError
 
-Score = TypeVar("Score", float, "pd.Series[float]", pd.DataFrame)
+if TYPE_CHECKING:  # importing pandas takes half a second, and help does not need it
+    import pandas as pd
+
+Score = TypeVar("Score", float, "pd.Series[float]", "pd.DataFrame")
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,10 @@ class Metric:
         """The text after a value: " %" or nothing."""
         return " %" if self.is_share else ""
 
-    def of(self, runs: pd.DataFrame, split: str = "test") -> "pd.Series[float]":
+    def of(self, runs: "pd.DataFrame", split: str = "test") -> "pd.Series[float]":
         """The values of all runs in the metric's unit; NaN for a run without this metric."""
+        import pandas as pd
+
         values = runs.get(f"{split}.{self.name}", pd.Series(float("nan"), runs.index))
         return self.factor * pd.to_numeric(values, errors="coerce").astype(float)
 
@@ -123,12 +126,12 @@ METRICS = {
 }
 
 
-def metrics_of(runs: pd.DataFrame) -> list[str]:
+def metrics_of(runs: "pd.DataFrame") -> list[str]:
     """The metrics that every run has."""
     return [name for name, metric in METRICS.items() if metric.of(runs).notna().all()]
 
 
-def metric_of(runs: pd.DataFrame, name: str | None = None) -> Metric:
+def metric_of(runs: "pd.DataFrame", name: str | None = None) -> Metric:
     """The metric with this name; by default the metric of all runs' tasks, or accuracy if they
     differ. Raises InputError for a name that is unknown, or that a run lacks."""
     known = metrics_of(runs)

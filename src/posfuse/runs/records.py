@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
-import pandas as pd
 from filelock import FileLock, Timeout
 from pyarrow.csv import read_csv
 
@@ -30,6 +29,9 @@ from posfuse.runs.identity import (
     settings,
 )
 from posfuse.seals import SUMS, check_whole, digest, is_whole
+
+if TYPE_CHECKING:  # importing pandas takes half a second, and help does not need it
+    import pandas as pd
 
 SCHEMA = 3  # of result.json's keys
 RESULT, FAILURE, PROGRESS = "result.json", "failure.json", "progress.json"
@@ -204,19 +206,21 @@ def replacing(path: Path) -> Iterator[Path]:
         part.unlink(missing_ok=True)
 
 
-def table_of(row: type, rows: Sequence[Any]) -> pd.DataFrame:
+def table_of(row: type, rows: Sequence[Any]) -> "pd.DataFrame":
     """The instances of a dataclass as a frame with its columns."""
+    import pandas as pd
+
     return pd.DataFrame(rows, columns=[f.name for f in fields(row)])
 
 
-def write_table(path: Path, table: pd.DataFrame) -> None:
+def write_table(path: Path, table: "pd.DataFrame") -> None:
     """A frame as CSV or as Parquet, by the file's suffix."""
     with replacing(path) as part:
         write = table.to_csv if path.suffix == ".csv" else table.to_parquet
         write(part, index=False)
 
 
-def read_history(folder: Path, name: str = HISTORY) -> pd.DataFrame:
+def read_history(folder: Path, name: str = HISTORY) -> "pd.DataFrame":
     """The rows of the learning curve by evaluation, or of STEPS. Raises OSError, or ValueError with
     the reason."""
     path = folder / name
@@ -228,7 +232,7 @@ def read_history(folder: Path, name: str = HISTORY) -> pd.DataFrame:
     return history
 
 
-def read_table(path: Path, row: type) -> pd.DataFrame:
+def read_table(path: Path, row: type) -> "pd.DataFrame":
     """A Parquet file of a run, whose rows are instances of a dataclass. Raises InputError if the
     file is missing or damaged."""
     kinds = {int: "a whole number", float: "a number", str: "a text"}
@@ -238,7 +242,7 @@ def read_table(path: Path, row: type) -> pd.DataFrame:
         return untrusted.read_parquet(path, columns)
 
 
-def read_measurements(folder: Path) -> pd.DataFrame:
+def read_measurements(folder: Path) -> "pd.DataFrame":
     """The rows of mechanism.parquet; none without the file (older versions,
     trainer.mechanism=false). Raises InputError if the file is damaged."""
     path = folder / MECHANISM

@@ -5,8 +5,6 @@ import os
 import re
 from collections import Counter
 from collections.abc import Sequence
-from importlib.util import find_spec
-from pathlib import Path
 
 from posfuse.config import CONF_DIR
 from posfuse.errors import InputError
@@ -16,13 +14,14 @@ from posfuse.runs.schemas import Problems, read_as, refuse
 from posfuse.runs.seeds import MOST, seeds_of
 from posfuse.statistics.power import seeds_needed
 from posfuse.statistics.sequential import Looks
+from posfuse.study.files import config_folder, study_file
 from posfuse.study.looks import can_decide
+from posfuse.study.overrides import is_of_launcher, is_set_by_study
 from posfuse.study.spec import BEYOND, NULL_ARM, Evaluation, Hypothesis, Study, Tuning, Values
-from posfuse.study.sweeps import is_group, is_of_launcher, is_set_by_study
+from posfuse.study.sweeps import is_group
 
 # The endings of the names of a study's sweeps, or the beginnings of these endings.
 SWEEPS = re.compile(r"_(tune|test|timing|r\d+|r\d+_null)$")
-PACKAGE = "pkg://"  # Hydra's notation of a package of config files
 
 
 def read_study(name: str, searchpath: Sequence[str] = ()) -> tuple[str, Study]:
@@ -30,17 +29,9 @@ def read_study(name: str, searchpath: Sequence[str] = ()) -> tuple[str, Study]:
     names the file and the key.
 
     `searchpath` are absolute folders with the user's config files, in addition to those that the
-    file names. NAME.yaml is in conf/study, in the current folder, or in one of these or its study/.
+    file names.
     """
-    path = Path(name)
-    if path.suffix not in (".yaml", ".yml"):
-        given = [Path(folder.removeprefix("file://")) for folder in searchpath]
-        places = [CONF_DIR / "study", Path(), *given, *(folder / "study" for folder in given)]
-        files = (place / f"{name}.yaml" for place in places)
-        if (path := next(filter(Path.is_file, files), path)) == Path(name):
-            known = [p.stem for p in sorted((CONF_DIR / "study").glob("*.yaml"))]
-            listed = ", ".join([*known, f"{name}.yaml in this folder or in --config-dir"])
-            raise InputError(f"{name}: no such study; use one of {listed}")
+    path = study_file(name, searchpath)
     study = read_as(Study, path)
     problems = Problems()
     if SWEEPS.search(path.stem):
@@ -52,27 +43,6 @@ def read_study(name: str, searchpath: Sequence[str] = ()) -> tuple[str, Study]:
     if problems:
         refuse(str(path), problems)
     return path.stem, study
-
-
-def config_folder(key: str, start: Path, folder: str) -> str:
-    """A folder of config files, or that of a package (`pkg://name`), as an absolute path. Raises
-    InputError, which names the key, if there is no such folder."""
-    path = start / folder.removeprefix("file://")
-    if folder.startswith(PACKAGE):
-        path = _package_folder(key, folder.removeprefix(PACKAGE).replace("/", "."))
-    if not path.is_dir():
-        raise InputError(f"{key}: no folder {path.resolve()}; name another")
-    return str(path.resolve())
-
-
-def _package_folder(key: str, name: str) -> Path:
-    try:
-        spec = find_spec(name)
-    except (ImportError, ValueError):
-        spec = None
-    if spec is None or not spec.submodule_search_locations:
-        raise InputError(f"{key}: no package {name!r}; name another, or a folder")
-    return Path(next(iter(spec.submodule_search_locations)))
 
 
 def _check_study(study: Study, problems: Problems) -> None:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
-from pydantic import ValidationError
 
 from posfuse.config import Config
 from posfuse.errors import InputError
@@ -25,7 +24,6 @@ from posfuse.runs.checks import task_of
 from posfuse.runs.hydra_errors import one_line
 from posfuse.runs.records import Diagnostic
 from posfuse.tracking import projection
-from posfuse.tracking.finished import Finished, complete
 from posfuse.tracking.places import prepare
 from posfuse.tracking.projection import Cell
 
@@ -50,6 +48,7 @@ def track(cfg: Config, folder: Path) -> Iterator[LogRows | None]:
         yield None
         return
     from posfuse.process import devices, environment  # import torch
+    from posfuse.tracking.finished import Finished, complete  # imports pandas
 
     # Before the block, because their errors are not W&B's.
     facts = records.identity(cfg, folder) | environment.origin(devices.device_of(cfg.trainer))
@@ -94,6 +93,8 @@ def start_run(cfg: Config, folder: Path, facts: records.Record) -> "wandb.Run":
         return projection.start(facts, cfg.logger, folder, own, dir=folder, mode=mode)
     except Exception as error:  # W&B raises private types if its process was killed
         projection.end_process()
+        from pydantic import ValidationError
+
         why = one_line(error)
         if isinstance(error, ValidationError):  # of W&B's settings; its text has several lines
             first = error.errors()[0]

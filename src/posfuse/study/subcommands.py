@@ -1,0 +1,158 @@
+"""The commands of posfuse study: plan, freeze, run and status."""
+
+import textwrap
+from argparse import Namespace
+from collections.abc import Sequence
+from functools import partial
+from itertools import product
+
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from posfuse.process.arguments import shell_line
+from posfuse.statistics.cautions import GROUPS, INSTEAD
+from posfuse.study import caveats, forecast, plan, stages, sweeps, tables
+from posfuse.study.looks import Progress, progress
+from posfuse.study.overrides import PATH, SEARCH
+from posfuse.study.plan import Plan
+from posfuse.study.reading import read_study
+from posfuse.study.run_table import finished_runs
+from posfuse.study.spec import Study
+from posfuse.study.sweeps import OUTPUT
+
+WIDTH = 80  # of a line
+
+
+def execute(arguments: Namespace, searchpath: Sequence[str], extra: list[str]) -> None:
+    """Run the command. `searchpath` are the folders of the user's config files, and `extra` are
+    the other overrides of the command line."""
+    name, study = read_study(arguments.study, searchpath)
+    again = _again(arguments, study)
+    if arguments.command == "plan":
+        _plan(name, study, extra, arguments.no_timing)
+        print(f"next: {again}", flush=True)  # unbroken: to be copied
+    elif arguments.command == "status":
+        _status(name, study, extra, again)
+    elif arguments.command == "freeze":
+        _say(f"plan {stages.freeze(name, study, extra, _say).digest}")
+        print(f"next: {again}", flush=True)
+    else:
+        _run(name, study, extra, again)
+
+
+def _again(arguments: Namespace, study: Study) -> str:
+    """The command that runs the study, with the paths of its config files, modules and texts."""
+    places = [word for folder in arguments.config_dir for word in ("--config-dir", folder)]
+    places += [o for o in arguments.extra if o.startswith((SEARCH, PATH))]
+    return shell_line(["posfuse", "study", "run", arguments.study, *places], bool(study.searchpath))
+
+
+def _say(line: str) -> None:
+    indent = len(line) - len(line.lstrip())
+    print(textwrap.fill(line, WIDTH, subsequent_indent=" " * (indent + 2)), flush=True)
+
+
+def _plan(name: str, study: Study, extra: list[str], no_timing: bool) -> None:
+    settings = stages.check_arms(name, study, extra, _say)
+    seconds = None if no_timing else forecast.cpu_seconds_per_run(name, study, extra)
+    _say(f"study {name}: {study.question}")
+    for line in [*forecast.forecast(study, seconds), *caveats.of_plan(study, settings)]:
+        _say(line)
+
+
+def _run(name: str, study: Study, extra: list[str], again: str) -> None:
+    write_page = partial(_write_page, name, study, extra, again)
+    try:
+        frozen, state = stages.run(name, study, extra, _say, write_page)
+    except sweeps.RunsFailed:
+        if plan := stages.frozen_plan(name, study):
+            _show_state(name, plan, stages.tested(name, plan))
+        raise
+    console = Console(highlight=False)
+    console.print()
+    for line in write_page(frozen, state):
+        console.print(Text(line, style="bold"))
+        console.print()
+    _show(frozen, state, stages.tested(name, frozen), console)
+    console.print(Text(tables.legend(study)))
+    page = OUTPUT / name / "report" / "index.html"
+    console.print(Text(f"results: {page}; next: open it in a browser"), soft_wrap=True)
+
+
+def _write_page(
+    name: str, study: Study, extra: list[str], again: str, frozen: Plan, state: Progress
+) -> list[str]:
+    """Write the page and runs.csv of all runs so far. Returns the first lines of the page."""
+    from posfuse.study import results_page  # matplotlib and scikit-learn take a second to import
+
+    tuning, testing = stages.tuning_sweeps(name, study, extra), stages.testing_sweeps(name, frozen)
+    runs = results_page.with_measurements(finished_runs(study, tuning, testing))
+    return results_page.write(name, frozen, state, runs, OUTPUT / name, again)
+
+
+def _show(frozen: Plan, state: Progress, tested: pd.DataFrame, console: Console) -> None:
+    """Print each verdict with its hypothesis, its numbers and its cautions; then the cautions of
+    all verdicts."""
+    leans = caveats.of_verdicts(frozen, state, tested)
+    own, of_all = caveats.sentences(leans)
+    grid = Table.grid(padding=(0, 1))
+    for v in state.verdicts:
+        grid.add_row(Text(v.verdict.upper(), style="bold"), Text(tables.statement(v), style="bold"))
+        grid.add_row("", Text(tables.numbers(v, frozen.study.measured)))
+        if caution := own.get(v.hypothesis.name):
+            grid.add_row("", Text(caution))
+    console.print(grid)
+    console.print()
+    if of_all:
+        console.print(Text(of_all))
+        console.print()
+    may_be_solved = frozen.study.measured.is_share and frozen.study.repeats == 1
+    in_groups = [h for h in frozen.study.hypotheses if GROUPS in leans.get(h.name, ())]
+    if may_be_solved and any(h.is_of_two_arms for h in in_groups):
+        console.print(Text(INSTEAD))
+        console.print()
+
+
+def _status(name: str, study: Study, extra: list[str], again: str) -> None:
+    frozen = stages.frozen_plan(name, study)
+    if study.tuning and frozen is None:
+        for part, sweep in stages.tuning_sweeps(name, study, extra).items():
+            _tuning_status(f"tuning {part}".rstrip(), sweep)
+    if frozen is None:
+        print(f"plan: not frozen yet; run it with {again}", flush=True)
+        return
+    _say(f"plan: frozen in {OUTPUT / name / plan.PLAN}, digest {frozen.digest[:16]}")
+    tested, looks = stages.tested(name, frozen), study.looks.seeds
+    state = progress(study, tested)
+    for family, made in state.looks.items():
+        _say(f"testing: {made} of {len(looks)} looks of the {family} hypotheses are made")
+    if not state.is_finished:
+        next_runs = stages.runs_of(study, state.next_arms, state.next_look).values()
+        wanted = {key for arms, seeds in next_runs for key in product(arms, seeds)}
+        done = wanted.intersection(zip(tested["arm"], tested["seed"], strict=True))
+        _say(f"testing: {len(done)} of {len(wanted)} runs of the next look are done")
+    _show_state(name, frozen, tested)
+
+
+def _tuning_status(stage: str, sweep: sweeps.Sweep) -> None:
+    study, seeds = sweep.study, sweep.study.tuning_seeds
+    tuned = finished_runs(study, {"": sweep})
+    done = tuned["seed"].isin(seeds).sum()
+    runs = len(study.arms) * len(study.trials()) * len(seeds)
+    _say(f"{stage}: {done} of {runs} runs are done")
+    if study.final_seeds and done == runs:
+        trials = stages.finalist_arms(study, tuned)
+        done = len(sweep.results(trials, study.final_seeds))
+        runs = len(trials) * len(study.final_seeds)
+        _say(f"{stage}: {done} of {runs} runs of the finalists are done")
+
+
+def _show_state(name: str, frozen: Plan, tested: pd.DataFrame) -> None:
+    """Print the verdicts so far, and the hypotheses that cannot be judged because a run failed."""
+    console, state = Console(highlight=False), progress(frozen.study, tested)
+    console.print(Text(" ".join(tables.headline(frozen.study, state))))
+    _show(frozen, state, tested, console)
+    for line in stages.not_judged(name, frozen, state):
+        _say(line)
