@@ -207,6 +207,28 @@ def test_no_page_scrolls_sideways(opened, page):
     assert wide == {}
 
 
+@pytest.fixture
+def on_phone(opened):
+    set_width(opened, 400)
+    opened.refresh()  # the page's script measures the columns once
+    yield opened
+    opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+LABELS_OF_FIGURES = """
+const height = label => label.getBoundingClientRect().height;
+return [...document.querySelectorAll("figure")].map(figure => [figure.scrollWidth,
+  figure.clientWidth, Math.min(...[...figure.querySelectorAll("svg text")].map(height))]);
+"""
+
+
+def test_on_a_phone_a_figure_scrolls_instead_of_shrinking(on_phone):
+    figures = on_phone.execute_script(LABELS_OF_FIGURES)
+    assert len(figures) == 6
+    assert min(height for _, _, height in figures) >= 8
+    assert any(whole > shown for whole, shown, _ in figures)
+
+
 PLACES_OF_NAMES = """
 const box = [...document.querySelectorAll(".scroll")].find(box => box.scrollWidth > box.clientWidth
   && box.querySelectorAll("tr:first-child .fixed").length > 1);

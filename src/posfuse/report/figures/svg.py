@@ -36,7 +36,7 @@ def save(figure: Figure, folder: str | Path, name: str) -> str:
 
 
 def for_page(drawn: str, name: str) -> str:
-    """Make Matplotlib's SVG scale with an HTML page, and give it unique ids."""
+    """Matplotlib's SVG with unique ids and without rules for the whole page."""
     ET.register_namespace("", SVG)
     ET.register_namespace("xlink", XLINK)
     root = ET.fromstring(NOT_XML.sub("\ufffd", drawn))  # class names may have such characters
@@ -45,12 +45,9 @@ def for_page(drawn: str, name: str) -> str:
     for child in [c for c in root if c.tag != f"{{{SVG}}}g"]:
         if child.tag == f"{{{SVG}}}metadata" or child.find(f"{{{SVG}}}style") is not None:
             root.remove(child)
-    width = root.get("width", "")
-    root.attrib.pop("height", None)
-    root.set("width", "100%")
     root.set("role", "group")
     root.set("aria-labelledby", f"caption-{name}")
-    root.set("style", f"max-width:{width};stroke-linejoin:round;stroke-linecap:butt")
+    root.set("style", "stroke-linejoin:round;stroke-linecap:butt")
     marks = 0
     for element in list(root.iter()):
         if element.tag == f"{{{SVG}}}image":
