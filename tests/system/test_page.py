@@ -123,9 +123,11 @@ const ground = element => {
   const color = getComputedStyle(element).backgroundColor;
   return color.startsWith("rgba(0, 0, 0, 0") ? ground(element.parentElement) : color; };
 const texts = document.querySelectorAll("h1, h2, p, th, td, .badge, figcaption, nav a");
-return [...texts].map(element => {
-  const both = [light(getComputedStyle(element).color), light(ground(element))];
-  return (Math.max(...both) + .05) / (Math.min(...both) + .05); });
+const contrast = (element, part) => {
+  const both = [light(getComputedStyle(element, part).color), light(ground(element))];
+  return (Math.max(...both) + .05) / (Math.min(...both) + .05); };
+const arrows = [...document.querySelectorAll("th button")].map(head => contrast(head, "::after"));
+return [...[...texts].map(text => contrast(text)), ...arrows];
 """
 
 
