@@ -96,7 +96,7 @@ def test_it_renders_without_a_network(opened):
     assert len(sizes) == 6
     assert all(size["width"] > 200 and size["height"] > 80 for size in sizes)
     assert len(opened.find_elements("css selector", ".verdict")) == 1  # of the length
-    folded = opened.find_element("css selector", "#verdicts summary")
+    folded = opened.find_element("css selector", "#verdicts > details > summary")
     assert "6 claims of the paper match no runs" in folded.text
     loaded = opened.execute_script("return performance.getEntriesByType('resource').length")
     assert loaded == 0
@@ -275,13 +275,16 @@ def test_no_labels_of_a_figure_overlap(opened):
     assert {name: labels for name, labels in found.items() if labels} == {}
 
 
-def test_it_prints_on_few_pages_with_what_is_behind_each_answer(opened):
+def test_it_prints_on_few_pages_with_what_is_behind_each_answer_and_claim(opened):
+    tests = opened.find_element("css selector", ".verdict details p")
+    assert "Holm-adjusted p" in tests.get_attribute("textContent")
+    assert not tests.is_displayed()
     printed = opened.execute_cdp_cmd("Page.printToPDF", {"paperWidth": 8.27, "paperHeight": 11.7})
     pages = re.findall(rb"/Type\s*/Page\b(?!s)", base64.b64decode(printed["data"]))
     assert 1 <= len(pages) <= 6
     opened.execute_script("dispatchEvent(new Event('beforeprint'))")
     states = opened.execute_script(
-        "return [...document.querySelectorAll('details')].map(d => [!!d.closest('.answers'), "
-        "d.open])"
+        "return [...document.querySelectorAll('details')].map(d => [!!d.closest('.answers, "
+        ".verdict'), d.open])"
     )
     assert dict(states) == {True: True, False: False}

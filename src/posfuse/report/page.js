@@ -53,8 +53,9 @@ const follow = event => {
 };
 addEventListener("pointermove", follow);
 addEventListener("pointerdown", follow);
-// A printed page shows what is behind each row of the answer.
-addEventListener("beforeprint", () => document.querySelectorAll(".answers details").forEach(d => d.open = true));
+// A printed page shows what is behind each row of the answer and behind each claim.
+addEventListener("beforeprint", () => document.querySelectorAll(":is(.answers, .verdict) details")
+  .forEach(details => details.open = true));
 // A link to the terms opens them.
 document.querySelector('nav a[href="#terms"]').addEventListener("click", () => {
   document.getElementById("terms").open = true; });
