@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 from functools import partial
 from itertools import product
@@ -460,9 +461,12 @@ def test_claims_without_runs_are_one_line(tmp_path):
 def test_every_claim_of_the_users_own_file_gets_a_verdict(tmp_path):
     root = write_sweep(tmp_path / "sweep", {"add": [0.5]})
     own = tmp_path / "claims.yaml"
-    own.write_text("claims: [{name: n, text: Mine., kind: gain, where: {data: other}}]")
+    text = f"Mine {'is long ' * 10}enough."
+    own.write_text(f"claims: [{{name: n, text: {text}, kind: gain, where: {{data: other}}}}]")
     shown, _ = posfuse_report(root, "--claims", own)
-    assert "UNDECIDED    Mine." in shown
+    lines = shown.splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith("UNDECIDED    Mine is long"))
+    assert re.fullmatch(r" {13}\S.* enough\. *", lines[first + 1])
     assert "To settle it: needs runs with data=other" in " ".join(shown.split())
     assert "match no runs" not in shown
     assert (root / "report" / "index.html").read_text().count('class="verdict ') == 1

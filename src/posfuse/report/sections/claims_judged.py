@@ -2,7 +2,7 @@
 
 import numpy as np
 from rich.console import RenderableType
-from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from posfuse.report.page import template
@@ -24,10 +24,13 @@ def section(sweep: Sweep) -> Section:
     folded = [v for v in sweep.verdicts if not sweep.own_claims and not v.numbers]
     shown: list[RenderableType] = [FAMILY] if verdicts else []
     for v in verdicts:
-        shown.append(Text(f"{v.verdict.upper():13}{v.claim.text}", style="bold"))
+        block = Table.grid()
+        block.add_column(width=13)
+        block.add_row(v.verdict.upper(), Text(v.claim.text), style="bold")
         settle = [f"To settle it: {v.settle}"] if v.settle else []
-        lines = [*v.numbers, p_values(v), *settle]
-        shown += [Padding(Text(line), (0, 0, 0, 13)) for line in lines]
+        for line in (*v.numbers, p_values(v), *settle):
+            block.add_row("", Text(line))
+        shown.append(block)
     html = template("claims.html.j2", __package__).render(
         verdicts=verdicts,
         folded=folded,
