@@ -196,17 +196,29 @@ def set_width(browser, width):
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 
 
-def test_no_page_scrolls_sideways(opened, page):
-    wide = {}
+# The tables whose first number of a row is outside their box.
+CUT = """
+return [...document.querySelectorAll(".scroll:has(tbody .number)")].filter(box =>
+  box.querySelector("tbody .number").getBoundingClientRect().right
+  > box.getBoundingClientRect().right).map(box => box.getAttribute("aria-label"));
+"""
+
+
+def test_no_page_scrolls_sideways_and_each_table_shows_a_number(opened, page):
+    wide, cut = {}, {}
     for path in (page, *sorted(DOCS.rglob("index.html"))):
         opened.get(path.as_uri())
+        opened.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
         for width in (400, 800, 1280):
             set_width(opened, width)
             own = opened.execute_script("return document.documentElement.scrollWidth")
             if own > width:
                 wide[path.parent.name, width] = own
+            if tables := opened.execute_script(CUT):
+                cut[path.parent.name, width] = tables
     opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     assert wide == {}
+    assert cut == {}
 
 
 @pytest.fixture

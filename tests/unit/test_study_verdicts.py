@@ -275,7 +275,7 @@ def test_the_tables_show_decisions_choices_and_convergence():
     study = replace(STUDY, hypotheses=[GAIN])
     state = progress(study, runs)
     table = tables.verdict_table(study, state)
-    assert table.rows[0][:5] == ["gain", "undecided", "primary", "concat - add", "greater"]
+    assert table.rows[0][:5] == ["gain", "undecided", "primary", "concat - add", "4"]
     plan = Plan(study, {"concat": Choice({"optim.lr": 0.01}, 61.0, ["optim.lr"])}, {}, "d")
     (row,) = tables_of_arms.arms_table(plan, runs).rows
     assert row == ["concat", "optim.lr=0.01†", "61.00", "57.50 ± 25.00 (4)", "1", "100 % *"]
