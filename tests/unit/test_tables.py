@@ -200,3 +200,5 @@ def test_a_narrowed_table_names_what_all_rows_have_in_its_caption():
     twice = [["a", "1", "1"], ["b", "1", "2"]]  # two columns may have one heading
     same = Table("t", "T", "", ["x", "95 % t", "95 % t"], twice, pd.DataFrame())
     assert narrowed(same).rows == [["a", "1"], ["b", "2"]]
+    filed = Table("t", "T", "", ["x", "y", "z"], twice, pd.DataFrame(), only_in_files=("y", "z"))
+    assert (narrowed(filed).columns, narrowed(filed).caption) == (["x"], "All rows: y 1. ")

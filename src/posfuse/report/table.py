@@ -24,6 +24,7 @@ class Table:
     columns: list[str]
     rows: list[list[str]]
     numbers: pd.DataFrame  # the contents of the CSV file
+    only_in_files: Sequence[str] = ()  # columns that a page shows only if all rows share the text
 
     @cached_property
     def numeric(self) -> list[bool]:
@@ -32,7 +33,11 @@ class Table:
 
 
 def table_of(
-    frame: pd.DataFrame, columns: Sequence[Column], keys: Sequence[str] = (), **texts: str
+    frame: pd.DataFrame,
+    columns: Sequence[Column],
+    keys: Sequence[str] = (),
+    only_in_files: Sequence[str] = (),
+    **texts: str,
 ) -> Table:
     """A table with one row for each row of the frame.
 
@@ -48,19 +53,23 @@ def table_of(
         for row in frame.to_dict("records")
     ]
     numbers = frame.map(lambda cell: _join(cell) if isinstance(cell, list) else cell)
-    return Table(columns=[heading for heading, *_ in shown], rows=rows, numbers=numbers, **texts)
+    headings = [heading for heading, *_ in shown]
+    return Table(columns=headings, rows=rows, numbers=numbers, only_in_files=only_in_files, **texts)
 
 
 def narrowed(table: Table) -> Table:
-    """The table without columns that are empty or have one text in several rows; the caption gives
-    this text. The first column and the verdicts always remain, because a reader looks for them."""
+    """The table without columns that are only in files, that are empty, or that have one text in
+    several rows; the caption gives this text. The first column and the verdicts always remain,
+    because a reader looks for them."""
     if not table.rows:
         return table
     columns = list(zip(*table.rows, strict=True))
     headings = [*enumerate(table.columns)]
     few = [len(set(texts)) == 1 and (len(texts) > 1 or not texts[0]) for texts in columns]
-    left = [i for i, name in headings if not i or name == "verdict" or not few[i]]
-    texts = [f"{name} {columns[i][0]}" for i, name in headings if i not in left and columns[i][0]]
+    stays = [not i or name == "verdict" for i, name in headings]
+    left = [i for i, name in headings if stays[i] or not (few[i] or name in table.only_in_files)]
+    same = [(name, columns[i][0]) for i, name in headings if few[i] and not stays[i]]
+    texts = [f"{name} {text}" for name, text in same if text]
     caption = f"All rows: {', '.join(texts)}. {table.caption}" if texts else table.caption
     rows = [[row[i] for i in left] for row in table.rows]
     return replace(table, caption=caption, columns=[table.columns[i] for i in left], rows=rows)

@@ -148,9 +148,10 @@ def verdict_table(study: Study, state: Progress) -> Table:
             ("level", lambda level: "" if np.isnan(level) else f"{level:.2g}", "level"),
             ("expects", str, "expects"),
             ("margin", lambda margin: f"±{margin:g}", "margin"),
-            ("p equivalence", p_value, "p_equivalence"),
+            ("p equiv.", p_value, "p_equivalence"),
         ],
         keys=["hypothesis"],
+        only_in_files=("family", "level"),
         name="hypotheses",
         title="Hypotheses",
         caption=f"Paired differences in {quantity(study.hypotheses, metric)}. "
