@@ -20,25 +20,26 @@ from posfuse.study.tables import quantity
 def hypotheses(
     verdicts: Sequence[Verdict], units: Sequence[int], metric: Metric = ACCURACY
 ) -> Figure:
-    """A row for each judged hypothesis, in a block for each family. `units` are the seeds, or the
-    repeats, of the differences."""
+    """A row for each judged hypothesis with the difference of its answer, in a block for each
+    family. `units` are the seeds, or the repeats, of the differences."""
     asked = [v.hypothesis for v in verdicts]
     beyond = any(h.outcome == BEYOND and h.solved is None for h in asked)
     longer = ", or of its mean beyond the trained length" if beyond else ""
+    early = f', with "decided at" the 95 % interval over all {verdicts[0].units}'
+    has_early = any(v.all_seeds for v in verdicts)
     caption = (
         f"difference in {quantity(asked, metric)}{longer}; small mark: one "
-        f"{verdicts[0].units.removesuffix('s')}; line: the "
-        "interval that holds at all looks together; shaded: the margin within which a difference "
-        "does not matter"
+        f"{verdicts[0].units.removesuffix('s')}; line: the interval that holds at all looks "
+        f"together{early * has_early}; shaded: the margin within which a difference does not matter"
     )
     rows = [
         {
             "data": v.hypothesis.family, "encoding": v.hypothesis.name, "fusion": v.verdict,
-            "variant": "", "margin": v.hypothesis.margin, "n": d.n, "mean": d.mean, "low": d.low,
-            "high": d.high, "seeds": units[: d.n], "deltas": v.differences[: d.n],
+            "variant": "", "margin": v.hypothesis.margin, "n": v.counted, "mean": d.mean,
+            "low": d.low, "high": d.high, "seeds": units[: d.n], "deltas": v.differences[: d.n],
         }
         for v in verdicts
-        if (d := v.decision)
+        if (d := v.shown)
     ]  # fmt: skip
     return forest_of(pd.DataFrame(rows), caption, metric, with_seeds=True)
 

@@ -50,6 +50,20 @@ class Verdict:
     solved: Solved | None = None  # if the hypothesis is about solved runs
     differences: Sequence[float] = ()  # of all units so far, in their order
 
+    @property
+    def shown(self) -> AllSeeds | Decision | None:
+        """The difference that answer and figure show: over all seeds, as soon as the hypothesis is
+        decided."""
+        return self.all_seeds or self.decision
+
+    @property
+    def counted(self) -> str:
+        """The number of units of the shown difference, such as "16, decided at 8"."""
+        if self.decision is None:
+            return ""
+        n = self.decision.n
+        return f"{self.all_seeds.n}, decided at {n}" if self.all_seeds else f"{n}"
+
 
 @dataclass(frozen=True)
 class Progress:

@@ -71,14 +71,13 @@ def _all_seeds(v: Verdict, metric: Metric, sign: int) -> str:
 
 def answer(v: Verdict, metric: Metric, caution: str) -> Answer:
     """The row of a hypothesis in the table at the top of a page."""
-    h, d, every = v.hypothesis, v.decision, v.all_seeds
+    h, shown, digits = v.hypothesis, v.shown, metric.digits - 1
     words = (numbers(v, metric), caution, f"Named {h.name} below.")
     details = " ".join(filter(None, words))
-    if d is None:
+    if shown is None:
         return Answer(v.verdict, h.text, details=details)
-    shown, digits = every or d, metric.digits - 1
-    n = f"{every.n}, decided at {d.n}" if every else f"{d.n}"
-    return Answer(v.verdict, h.text, shown.mean, shown.low, shown.high, n, details, digits)
+    ends = shown.low, shown.high
+    return Answer(v.verdict, h.text, shown.mean, *ends, v.counted, details, digits)
 
 
 def statement(v: Verdict) -> str:
