@@ -251,6 +251,25 @@ def test_on_a_phone_a_figure_scrolls_instead_of_shrinking(on_phone):
     assert any(whole > shown for whole, shown, _ in figures)
 
 
+# Sentences of four words or more that a page has twice.
+REPEATED = """
+const blocks = [...document.querySelectorAll("p, li, dd, figcaption, summary")]
+  .filter(block => !block.querySelector("p, li"));
+const sentences = blocks.flatMap(block => block.textContent.trim().split(/(?<=[.?!])\\s+/))
+  .filter(text => /[.?!]$/.test(text) && text.split(/\\s+/).length > 3);
+return sentences.filter((text, i) => sentences.indexOf(text) < i);
+"""
+
+
+def test_no_page_repeats_a_sentence(opened):
+    found = {}  # the corpora of the small sweep have equal results, and so equal sentences
+    for page in sorted(DOCS.rglob("index.html")):
+        opened.get(page.as_uri())
+        found[page.parent.name] = opened.execute_script(REPEATED)
+    assert len(found) > 3
+    assert {name: sentences for name, sentences in found.items() if sentences} == {}
+
+
 PLACES_OF_NAMES = """
 const box = [...document.querySelectorAll(".scroll")].find(box => box.scrollWidth > box.clientWidth
   && box.querySelectorAll("tr:first-child .fixed").length > 1);

@@ -133,6 +133,15 @@ def test_the_table_has_each_caution_once():
     assert [cell.split(", ")[-1] for cell in row[1:]] == ["2 more", "2 more"]
 
 
+def test_a_page_with_a_table_names_a_shared_caution_once():
+    leans = {"a": {st.CHANCE: ["x"]}, "b": {st.CHANCE: ["x"], st.EDGE: ["y"]}, "c": {}}
+    own, _ = cautions.sentences(leans, has_table=True)
+    assert own["a"] == "The table of cautions also names a."
+    assert own["b"] == f"Caution: {st.EDGE} (y). The table of cautions also names b."
+    assert own["c"] == ""
+    assert cautions.sentences(leans)[0]["a"] == f"Caution: {st.CHANCE} (x)."  # the terminal
+
+
 H = Hypothesis("gain", "Concat gains.", "concat", "add", expects="greater")
 STUDY = Study(
     "q",

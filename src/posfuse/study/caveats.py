@@ -1,5 +1,6 @@
 """Cautions about the verdicts of a study, and cautions that are known from its plan."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -61,14 +62,18 @@ def of_verdicts(plan: Plan, state: Progress, runs: pd.DataFrame) -> dict[str, Ca
     return leans
 
 
-def sentences(leans: Mapping[str, Cautions]) -> tuple[dict[str, str], str]:
-    """A sentence for each hypothesis, and one about all of them. Without cautions a text is
-    empty."""
+def sentences(leans: Mapping[str, Cautions], has_table: bool = False) -> tuple[dict[str, str], str]:
+    """The cautions of each hypothesis, and a sentence about all of them. Without cautions a text is
+    empty. Beside a table of cautions, one that several hypotheses share is not named again."""
     of_all = shared_by_all(leans)
+    counts = Counter((text, *arms) for each in leans.values() for text, arms in each.items())
     own = {}
     for name, each in leans.items():
         rest = {text: arms for text, arms in each.items() if text not in of_all}
-        own[name] = f"Caution: {sentence(rest)}." if rest else ""
+        named = {t: arms for t, arms in rest.items() if not has_table or counts[t, *arms] == 1}
+        texts = [f"Caution: {sentence(named)}."] * bool(named)
+        texts += [f"The table of cautions also names {name}."] * (len(named) < len(rest))
+        own[name] = " ".join(texts)
     return own, f"Caution, all verdicts: {sentence(of_all)}." if of_all else ""
 
 

@@ -119,7 +119,7 @@ def _alone(table: Table | None) -> list[Section]:
 
 def _hypotheses(study: Study, state: Progress, leans: Mapping[str, Cautions]) -> Section:
     metric, margins = study.measured, {h.margins.equivalence for h in study.hypotheses}
-    of_each, of_all = caveats.sentences(leans)
+    of_each, of_all = caveats.sentences(leans, has_table=True)
     draw = partial(figure.hypotheses, state.verdicts, units_of(study), metric)
     return Section(
         RESULTS,

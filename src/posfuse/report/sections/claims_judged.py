@@ -46,5 +46,6 @@ def section(sweep: Sweep) -> Section:
 def p_values(verdict: Verdict) -> str:
     """The hypothesis that was tested for a verdict, and its two adjusted p-values."""
     support, refute = p_value(verdict.p_support), p_value(verdict.p_refute)
-    tested = f"Tested: {verdict.tested}. " if verdict.tested else ""
-    return f"{tested}Holm-adjusted p: support {support or 'none'}, refute {refute or 'none'}."
+    tested = f", tested: {verdict.tested}" if verdict.tested else ""
+    adjusted = f"Holm-adjusted p: support {support or 'none'}, refute {refute or 'none'}"
+    return f"Claim {verdict.claim.name}{tested}; {adjusted}."
