@@ -151,6 +151,8 @@ def cost(plan: Plan, runs: pd.DataFrame) -> str:
     hours = runs["core_seconds"].sum() / 3600
     counts = runs["stage"].value_counts()
     tuned = f"{counts['tuning']} tuning and " if "tuning" in counts else ""
+    if plan.study.tuning and not tuned:
+        tuned = "tuning runs whose records are lost, and "
     return (
         f"{tuned}{counts['testing']} test runs, {hours:.1f} core hours, plan `{plan.digest[:16]}`."
     )

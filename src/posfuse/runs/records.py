@@ -87,7 +87,7 @@ class Measurement:
     high: int = 0
 
 
-def predictions_of(table: pd.DataFrame, label_names: Collection[str]) -> str:
+def predictions_of(table: "pd.DataFrame", label_names: Collection[str]) -> str:
     """What the rows of PREDICTIONS are: documents with one of the named classes, windows of a
     language model, or something else of the user's own task."""
     if label_names and {"label", "predicted"} <= {*table}:
