@@ -80,6 +80,28 @@ def test_rows_by_hand():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("key", "of_corpus"), [("data.split_seed", False), ("data.split_seed", True),
+                           ("data.corpus.split_seed", False), ("fidelity.validation_split", False)]
+)  # fmt: skip
+def test_each_fixed_split_has_its_rows(key, of_corpus):
+    """A spread is compared with that of the runs with the same split."""
+    values = {"add": [50, 54, 58], "mlp": [60, 60, 66]}
+    both = []
+    for split, scale in ((0, 1), (1, 2)):
+        settings = {f"settings.{key}": split}
+        if of_corpus:
+            settings["settings.data.corpus.split_seed"] = split
+        init = {(fusion, "init"): [50, 50 + scale, 50 + 2 * scale] for fusion in values}
+        together = {(fusion, "together"): own for fusion, own in values.items()}
+        both.append(frame(together | init, settings))
+    found = variance(pd.concat(both, ignore_index=True), Criteria())
+    own = found[(found["fusion"] == "add") & (found["varied"] == "initial values")]
+    assert own["held"].tolist() == [f"order=0 dropout=0 {key}={split}" for split in (0, 1)]
+    assert own["share"].tolist() == pytest.approx([100 / 16, 100 / 4])
+    assert (found[found["fusion"] == "mlp"]["delta_n"] == 3).all()
+
+
 def test_the_interval_of_a_spread_is_that_of_the_chi_square():
     # Box, Hunter and Hunter: (n - 1) s^2 / chi-square.
     values = [1.0, 2.0, 4.0, 8.0]

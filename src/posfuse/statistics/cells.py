@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from posfuse.evidence.collect import CELL, GROUP, by_settings
+from posfuse.evidence.collect import CELL, GROUP, by_settings, varying
 from posfuse.evidence.metric import ACCURACY
 from posfuse.statistics import over_documents
 from posfuse.statistics import paired as st
@@ -116,6 +116,7 @@ SOURCES = {
 }  # fmt: skip
 SEEDS = ["init", "order", "dropout"]
 SPLITS = ["data.split_seed", "fidelity.validation_split"]
+OF_CORPUS = "data.corpus.split_seed"  # of a corpus that draws its test split: data.split_seed
 
 
 def follows_seed(runs: pd.DataFrame) -> pd.DataFrame:
@@ -136,18 +137,19 @@ def variance(runs: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
     """One row per GROUP x fusion x set of sources that follow the seed, where the runs of a GROUP
     differ in that set. Rows with one run are left out.
 
-    Columns: GROUP, fusion, varied (the set in words), held (the seeds of the others), n, std, low
-    and high (chi-square interval) of the metric on the test split; share, the variance in percent
-    of that of the row whose set contains all others, NaN without such a row; and delta_n,
-    delta_std, delta_low, delta_high and delta_share, the same for the differences to the baseline,
-    paired by seed.
+    Columns: GROUP, fusion, varied (the set in words), held (the seeds of the others, and the
+    settings of the split if several were run), n, std, low and high (chi-square interval) of the
+    metric on the test split; share, the variance in percent of that of the row whose set contains
+    all others, with the same held seeds, NaN without such a row; and delta_n, delta_std, delta_low,
+    delta_high and delta_share, the same for the differences to the baseline, paired by seed.
     """
     if not is_held(runs).any():
         return pd.DataFrame()
     follows = follows_seed(runs)
-    frame = by_settings(runs, criteria.metric, "seeds.", *SPLITS, "data.corpus.split_seed")
+    frame = by_settings(runs, criteria.metric, "seeds.", *SPLITS, OF_CORPUS)
     frame["sources"] = [" ".join(follows.columns[row]) for row in follows.to_numpy()]
     frame["held"] = _held(runs)
+    frame["held"] = (frame["held"] + " " + _splits(frame, runs)).str.strip()
     rows = []
     for key, group in frame.groupby(GROUP, sort=False):
         if group["sources"].nunique() > 1:
@@ -163,6 +165,14 @@ def _held(runs: pd.DataFrame) -> list[str]:
         " ".join(f"{s}={v:.0f}" for s, v in zip(SEEDS, row, strict=True) if not np.isnan(v))
         for row in fixed.astype(float).to_numpy()
     ]
+
+
+def _splits(frame: pd.DataFrame, runs: pd.DataFrame) -> "pd.Series[str]":
+    """The settings of the splits in which runs with the same sources and held seeds differ."""
+    columns = own, _, of_corpus = [f"settings.{key}" for key in (*SPLITS, OF_CORPUS)]
+    settings = runs.reindex(columns=columns)
+    settings[of_corpus] = settings[of_corpus].where(settings[of_corpus] != settings[own])
+    return varying(frame.join(settings), [*GROUP, "sources", "held"], columns)
 
 
 def _rows_of(group: pd.DataFrame, criteria: Criteria) -> list[dict[str, Any]]:
@@ -196,13 +206,18 @@ def _spread(values: "pd.Series[float]") -> dict[str, Any]:
 
 def _with_shares(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows of one operator, small sets first, with each variance in percent of that of the
-    largest set if it contains the row's."""
+    largest set if it contains the row's and has the same held seeds."""
     order = list(SOURCES)
     rows.sort(key=lambda row: (len(row["sources"]), sorted(map(order.index, row["sources"]))))
-    inside = [row for row in rows if row["sources"] < rows[-1]["sources"]]
-    for row in [*inside, rows[-1]] if inside else []:
-        for of in ("", "delta_"):
-            if rows[-1].get(f"{of}std", 0) > 0:
-                ratio = row.get(f"{of}std", np.nan) / rows[-1][f"{of}std"]
-                row[f"{of}share"] = 100 * ratio**2
+    for whole in (row for row in rows if row["sources"] == rows[-1]["sources"]):
+        held = set(whole["held"].split())
+        inside = [
+            row
+            for row in rows
+            if row["sources"] < whole["sources"] and held <= set(row["held"].split())
+        ]
+        for row in [*inside, whole] if inside else []:
+            for of in ("", "delta_"):
+                if whole.get(f"{of}std", 0) > 0:
+                    row[f"{of}share"] = 100 * (row.get(f"{of}std", np.nan) / whole[f"{of}std"]) ** 2
     return [{name: value for name, value in row.items() if name != "sources"} for row in rows]
