@@ -343,6 +343,24 @@ def test_the_variants_that_runs_make_are_collected(tmp_path):
     assert set(runs["variant"]) == variants
 
 
+@pytest.mark.parametrize(
+    ("override", "key", "value", "other"),
+    [("model.token_scale=sqrt_d", "model.token_scale", "sqrt_d", 1),
+     ("seeds=together", "seeds.init", None, 0)],
+)  # fmt: skip
+def test_a_default_names_a_variant_only_beside_another_value(tmp_path, override, key, value, other):
+    for fusion, seed in product(("add", "concat"), (0, 1)):
+        write_record(tmp_path, 0.5, fusion, seed, variant=override, settings={key: value})
+    assert set(collect(tmp_path)[0]["variant"]) == {""}
+    write_record(tmp_path, 0.5, "concat", 2, settings={key: value})  # the same cell
+    assert set(collect(tmp_path)[0]["variant"]) == {""}
+    for fusion in ("add", "mul"):  # the experiment's own value
+        write_record(tmp_path, 0.6, fusion, 0, settings={key: other})
+    runs, problems = collect(tmp_path)
+    assert (len(runs), problems) == (7, [])
+    assert set(runs["variant"][runs["fusion"] == "add"]) == {"", override}
+
+
 def test_texts_of_a_record_are_no_formulas_and_no_html(tmp_path):
     """Settings, versions, labels and keys may be any text."""
     root = tmp_path / "sweep"

@@ -23,6 +23,8 @@ from posfuse.runs.records import CLASSES, RESULT, failures_in
 
 CELL = ["data", "encoding", "fusion", "variant"]
 GROUP = [axis for axis in CELL if axis != "fusion"]  # equal for compared operators
+# Overrides that set a default; a run with them is not a variant.
+DEFAULTS = ("model.token_scale=sqrt_d", "seeds=together")
 
 
 def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
@@ -55,6 +57,7 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
         why = f" ({problems[0]})" if problems else ""
         raise InputError(f"{root}: no finished runs{why}; run posfuse train -m first")
     runs = pd.DataFrame(rows)
+    runs["variant"] = _without_defaults(runs)
     tokens = runs["mean_tokens.train"]
     same = [runs[name] for name in ("sweep_id", "data", "variant")]
     runs = runs.assign(
@@ -72,6 +75,17 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
     if whole.empty:
         raise InputError(problems[-1])
     return whole.reset_index(drop=True), problems
+
+
+def _without_defaults(runs: pd.DataFrame) -> "pd.Series[str]":
+    """The variants without DEFAULTS. A sweep keeps them if two of its cells with different settings
+    would become one: its experiment sets another value than the default."""
+    parts = runs["variant"].str.split("__")
+    short = parts.map(lambda own: "__".join(part for part in own if part not in DEFAULTS))
+    cells = runs.groupby([runs[axis] for axis in ("sweep_id", *CELL[:-1])] + [short])
+    kinds = cells[["variant", "configuration"]].transform("nunique")
+    is_mixed = (kinds > 1).all(axis=1).groupby(runs["sweep_id"]).transform("any")
+    return short.where(~is_mixed, runs["variant"])
 
 
 def naming(runs: pd.DataFrame) -> list[str]:

@@ -19,8 +19,6 @@ from posfuse.runs.identity import flatten
 from posfuse.runs.records import CLASSES, OTHER, WINDOWS, read_result
 
 BY_LENGTH = re.compile(r"(lengths|sliding)\.([0-9]+)\.(\w+)")
-# Overrides that set a default; a run with them is not a variant.
-DEFAULTS = ("model.token_scale=sqrt_d", "seeds=together")
 
 
 def row_of(path: Path) -> dict[str, Any]:
@@ -50,8 +48,6 @@ def row_of(path: Path) -> dict[str, Any]:
             )
     row |= dict.fromkeys((key for key in OPTIONAL if row.get(key) is None), np.nan)
     settings = {k: v for k, v in record["settings"].items() if k != "seed"}
-    overrides = row["variant"].split("__")
-    row["variant"] = "__".join(part for part in overrides if part not in DEFAULTS)
     row["configuration"] = json.dumps(settings, sort_keys=True)
     return row
 
