@@ -14,7 +14,7 @@ from commands import called
 from posfuse.data import corpora
 from posfuse.errors import HubUnreachable, InputError
 from posfuse.runs import configs, identity, records
-from posfuse.study import configurations, forecast, run_table, stages, sweeps
+from posfuse.study import configurations, forecast, run_table, stages, subcommands, sweeps
 from posfuse.study.plan import Plan, provenance
 from posfuse.study.spec import Evaluation, Hypothesis, Study, Tuning
 from posfuse.study.sweeps import Sweep
@@ -232,6 +232,15 @@ def test_the_command_to_run_has_the_places_of_files_and_texts(tmp_path, monkeypa
         assert stopped.startswith(f"error: {name}: given twice ({key} and {name}=b); give it once")
     wanted = f"error: --config-dir: no folder {tmp_path}/nope; name another"
     assert called("study", "status", "mine.yaml", "-cd", "nope")[1] == wanted
+
+
+def test_a_printed_line_keeps_its_paths_whole(capsys):
+    names = [f"multirun/{'long-name-' * 9}of/plan.yaml", "multirun/a-b-c-d-e-f-g-h-i/plan.yaml"]
+    subcommands._say(f"  plan: frozen in {names[0]}, and another one with a digest in {names[1]}")
+    printed = capsys.readouterr().out
+    assert printed.split()[3].strip(",") == names[0]
+    assert printed.split()[-1] == names[1]
+    assert printed.splitlines()[1].startswith("    ")
 
 
 def test_the_experiment_of_a_test_sweep_names_its_plan_and_the_search_path(sweep, tmp_path):

@@ -5,6 +5,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 from functools import partial
 from itertools import product
+from typing import Any
 
 import pandas as pd
 from rich.console import Console
@@ -50,8 +51,9 @@ def _again(arguments: Namespace, study: Study) -> str:
 
 
 def _say(line: str) -> None:
-    indent = len(line) - len(line.lstrip())
-    print(textwrap.fill(line, WIDTH, subsequent_indent=" " * (indent + 2)), flush=True)
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    whole: Any = {"break_on_hyphens": False, "break_long_words": False}  # paths are to be copied
+    print(textwrap.fill(line, WIDTH, subsequent_indent=indent, **whole), flush=True)
 
 
 def _plan(name: str, study: Study, extra: list[str], no_timing: bool) -> None:
