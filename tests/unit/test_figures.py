@@ -2,6 +2,7 @@
 
 import re
 import xml.etree.ElementTree as ET
+from importlib.resources import files
 from itertools import pairwise
 
 import numpy as np
@@ -326,6 +327,15 @@ def test_each_operator_has_a_look_of_its_own():
         assert len(set(map(str, part))) == len(LOOKS)
     assert look("concat") is LOOKS["concat"]
     assert look("mine") == look("mine")
+
+
+def test_each_verdict_has_the_colour_of_its_badge():
+    looks = {name: look(name) for name in ("supported", "refuted", "equivalent", "undecided")}
+    colors, markers, _ = zip(*looks.values(), strict=True)
+    assert (len(set(colors)), len(set(markers))) == (4, 4)
+    css = files("posfuse.report").joinpath("page.css").read_text()
+    for name, of in (("supported", "good"), ("refuted", "bad"), ("equivalent", "same")):
+        assert f"--{of}: {looks[name].color.lower()};" in css
 
 
 def contrast(one, other):

@@ -71,6 +71,13 @@ LOOKS = {
     "linear": Look("#5E2D8A", (8, 1, 0), (0, (7, 2))),
     "add_matched": Look("#B9D160", (3, 1, 90), (0, (2, 3))),
 }
+# Of the verdicts of hypotheses, in the colours of the page's badges (page.css).
+VERDICTS = {
+    "supported": Look("#0063A0", "o", "-"),
+    "refuted": Look("#A84300", "X", "-"),
+    "equivalent": Look("#00664D", "s", "-"),
+    "undecided": Look("#8C8C8C", "D", "-"),
+}
 # Marker, and colour with dashes, of other operators; a hash of the name chooses them.
 MORE_MARKERS = "phd8"
 MORE_LINES = [
@@ -83,9 +90,10 @@ MORE_LINES = [
 
 
 def look(fusion: str) -> Look:
-    """The look of an operator. It depends only on the name, so it is the same in every report."""
-    if fusion in LOOKS:
-        return LOOKS[fusion]
+    """The look of an operator, or of a verdict in its place. It depends only on the name, so it is
+    the same in every report."""
+    if known := LOOKS.get(fusion) or VERDICTS.get(fusion):
+        return known
     marker, line = divmod(zlib.crc32(fusion.encode()) % 20, 5)
     return Look(MORE_LINES[line][0], MORE_MARKERS[marker], MORE_LINES[line][1])
 
