@@ -8,7 +8,7 @@ import pytest
 from posfuse.errors import InputError
 from posfuse.study import stages
 from posfuse.study.plan import choose
-from posfuse.study.spec import Range, Tuning
+from posfuse.study.spec import Evaluation, Range, Tuning
 from posfuse.study.sweeps import Sweep
 from study_runs import small_study
 
@@ -148,6 +148,21 @@ def test_a_study_that_is_stopped_runs_each_trial_once_and_chooses_for_each_arm(s
     assert sorted(rounds) == sorted(f"{name}.{seed}" for name, seed in done if name[-2:] >= "06")
     later = study()  # of the table of runs
     assert stages.tuning_sweep("mine", later, []).values == known_arms(first)
+
+
+def test_the_searches_of_the_repeats_are_done_once(sweeps, monkeypatch, tmp_path):
+    pytest.importorskip("optuna")
+    monkeypatch.chdir(tmp_path)
+    own = study()
+    own.tuning.repeats = 2
+    own.testing = Evaluation(seeds="0-3", looks=[2])
+    plan = stages._tune("mine", own, [], lambda _: None)
+    monkeypatch.setattr(stages, "searched", None)  # is not called again
+    known = stages.tuning_sweeps("mine", own, [])
+    for part, sweep in known.items():
+        tried = {values["optim.lr"] for values in sweep.values.values()}
+        assert plan.choices[f"{part}.add"].values["optim.lr"] in tried
+    assert known["r1"].values != known["r2"].values
 
 
 def test_random_trials_are_as_without_a_method():

@@ -36,7 +36,9 @@ def parts_of(study: Study) -> dict[str, Study]:
         for is_null in (False, True):
             arms = {arm: own for arm, own in study.arms.items() if (arm == NULL_ARM) == is_null}
             if arms:
-                parts[part_of(i + 1, next(iter(arms)))] = _part(study, arms, i)
+                name = part_of(i + 1, next(iter(arms)))
+                parts[name] = _part(study, arms, i)
+                parts[name].tried = study.tried_by_part.setdefault(name, {})
     return parts
 
 

@@ -198,6 +198,7 @@ class Study(Strict):
             h.outcome = h.outcome or self.metric
             h.solved = self.solved if h.solved is None else h.solved
         self.tried: Trials = {}  # known trials with tuning.method=tpe
+        self.tried_by_part: dict[str, Trials] = {}  # of the parts of `parts_of`
 
     @property
     def repeats(self) -> int:

@@ -65,7 +65,7 @@ def _search(name: str, study: Study, extra: list[str], say: Say | None = None) -
         runs = runs[runs["seed"].isin(seeds)]
         return {arm: plans.scores_of(study, runs[runs["arm"] == arm]).item() for arm in newest}
 
-    study.tried = searched(study, score)
+    study.tried |= searched(study, score)
 
 
 def searched(study: Study, score: Score) -> Trials:
