@@ -369,6 +369,24 @@ def test_what_is_wrong_with_the_seeds_is_an_error_of_one_line(surface):
         assert refused == f"error: --select-seeds: {error}"
 
 
+@pytest.mark.parametrize(
+    ("option", "error"),
+    [("--metric=macro_f1", "--metric: no metric 'macro_f1' here; these runs have accuracy"),
+     ("--select-seeds=1", "--select-seeds: no run has seed 1; choose among 0, 2"),
+     ("--baseline=mul", "--baseline: no run has fusion=mul; use add, concat")],
+)  # fmt: skip
+def test_no_sweep_is_reported_if_an_option_does_not_fit_the_second_one(tmp_path, option, error):
+    for seed in (0, 1):
+        for fusion in ("add", "mul"):
+            write_record(tmp_path / "first", 0.5, fusion, seed)
+    for seed in (0, 2):
+        for fusion in ("add", "concat"):
+            write_record(tmp_path / "second", 0.5, fusion, seed, test={"accuracy": 0.5})
+    _, refused = posfuse_report(tmp_path, option)
+    assert refused == f"error: {error}"
+    assert not (tmp_path / "report").exists()
+
+
 def test_seeds_that_have_nothing_to_choose_are_an_error(tmp_path):
     root = write_sweep(tmp_path / "sweep", {"add": [0.5, 0.6], "concat": [0.6, 0.7]})
     _, refused = posfuse_report(root, "--select-seeds=0")

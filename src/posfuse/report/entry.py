@@ -140,29 +140,36 @@ def main(arguments: Namespace) -> list[str]:
         return []
     claims = read_claims(arguments.claims)
     runs, problems = collect(arguments.folder)
-    for _, of_sweep in runs.groupby("sweep_id"):  # before anything is written
-        fusions = sorted(set(of_sweep["fusion"]))
-        if arguments.baseline not in (None, *fusions):
-            known = ", ".join(fusions)
-            raise InputError(f"--baseline: no run has fusion={criteria.baseline}; use {known}")
-    if arguments.select_seeds is not None:
-        select = seeds_in(arguments.select_seeds, runs["seed"])
-        criteria = replace(criteria, select=select)
     primary = None
     if arguments.primary is not None:
         primary = family_in(arguments.primary, runs["fusion"], criteria.baseline)
+    sweeps = {str(name): of_sweep for name, of_sweep in runs.groupby("sweep_id")}
+    criteria_of = {}
+    for name, of_sweep in sweeps.items():  # before anything is written
+        own = _criteria_of(of_sweep, arguments, criteria)
+        family = declared_family(arguments.folder, name) if primary is None else primary
+        criteria_of[name] = replace(own, **given, primary=family)
     out = arguments.out or Path(arguments.folder) / "report"
     wrong = list(problems)
-    sweeps = list(runs.groupby("sweep_id"))
-    for name, of_sweep in sweeps:
-        family = declared_family(arguments.folder, str(name)) if primary is None else primary
-        metric = metric_of(of_sweep, arguments.metric)
-        of_this = replace(criteria_for(criteria, metric), **given, primary=family)
+    for name, of_sweep in sweeps.items():
         own_claims = arguments.claims is not None
-        target = out if len(sweeps) == 1 else out / str(name)
-        sweep = Sweep(arguments.folder, of_sweep, of_this, claims, own_claims, target)
+        target = out if len(sweeps) == 1 else out / name
+        sweep = Sweep(arguments.folder, of_sweep, criteria_of[name], claims, own_claims, target)
         sections = [*sections_of(sweep), Section(problems=problems)]
         path = write(sweep, sections, command, target)
         show(sections, console, path)
         wrong += page.problems_of(sections)
     return list(dict.fromkeys(wrong))
+
+
+def _criteria_of(runs: pd.DataFrame, arguments: Namespace, criteria: Criteria) -> Criteria:
+    """The criteria of the runs of a sweep. Raises InputError for an option that does not fit
+    them."""
+    fusions = sorted(set(runs["fusion"]))
+    if arguments.baseline not in (None, *fusions):
+        known = ", ".join(fusions)
+        raise InputError(f"--baseline: no run has fusion={criteria.baseline}; use {known}")
+    metric = metric_of(runs, arguments.metric)
+    if arguments.select_seeds is not None:
+        criteria = replace(criteria, select=seeds_in(arguments.select_seeds, runs["seed"]))
+    return criteria_for(criteria, metric)
