@@ -97,8 +97,8 @@ def _report(parser: ArgumentParser) -> None:
     chosen = "seeds that choose each operator's best token scale and learning rate by validation, "
     chosen += "as 0,1 or 0-4; only the others are tested (default: all seeds choose and are tested)"
     add("--select-seeds", metavar="SEEDS", help=chosen)
-    solved = "test accuracy above which a run solves its task (default: halfway between chance and "
-    solved += "100, where the runs of a cell are in two groups)"
+    solved = "test result above which a run solves its task (default: of accuracies, halfway "
+    solved += "between chance and 100, where the runs of a cell are in two groups)"
     add("--solved", type=float, metavar="PERCENT", help=solved)
     listed = "operators in the family of Holm's adjustment, as concat,gate_scalar, or all "
     add("--primary", metavar="FUSIONS", help=f"{listed}(default: the sweep's sweep.primary)")

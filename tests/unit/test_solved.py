@@ -10,7 +10,7 @@ from posfuse.report.sections.spread import solved_tables
 from posfuse.statistics.cells import solved_best, solved_cells, thresholds
 from posfuse.statistics.comparisons import Criteria
 from posfuse.statistics.shares import paired_share_interval
-from small_records import posfuse_report, write_sweep
+from small_records import posfuse_report, write_record, write_sweep
 
 
 def frame(accuracies, data="task", classes=5):
@@ -128,3 +128,18 @@ def test_the_report_has_the_table_if_it_informs_or_is_asked_for(tmp_path):
     for wrong in ("0", "100", "nan"):
         _, error = posfuse_report(root, "--solved", wrong)
         assert error.startswith("error: --solved: must be above 0 and below 100")
+
+
+def test_a_threshold_is_of_the_metric_that_is_compared(tmp_path):
+    for fusion, shift in (("add", 0.0), ("concat", 0.3)):
+        for seed in range(3):
+            share = 0.2 * seed + shift
+            scores = {"exact_match": share, "accuracy": 0.9, "bits_per_byte": 2.0 - seed}
+            write_record(tmp_path, 0.9, fusion, seed, test=scores)
+    posfuse_report(tmp_path, "--metric=exact_match", "--solved=35")
+    page = tmp_path / "report" / "index.html"
+    table = pd.read_csv(page.parent / "tables" / "solved.csv")
+    assert table[["solved", "n"]].to_numpy().tolist() == [[1, 3], [2, 3]]
+    assert "its test exact match is above this number of percent. exact match: " in page.read_text()
+    _, error = posfuse_report(tmp_path, "--metric=bits_per_byte", "--solved=35")
+    assert error == "error: --solved: is in percent, but bits per byte is compared; remove it"

@@ -170,6 +170,8 @@ def _criteria_of(runs: pd.DataFrame, arguments: Namespace, criteria: Criteria) -
         known = ", ".join(fusions)
         raise InputError(f"--baseline: no run has fusion={criteria.baseline}; use {known}")
     metric = metric_of(runs, arguments.metric)
+    if criteria.solved is not None and not metric.is_share:
+        raise InputError(f"--solved: is in percent, but {metric.title} is compared; remove it")
     if arguments.select_seeds is not None:
         criteria = replace(criteria, select=seeds_in(arguments.select_seeds, runs["seed"]))
     return criteria_for(criteria, metric)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from posfuse.evidence.collect import CELL, GROUP, by_settings, varying
-from posfuse.evidence.metric import ACCURACY
+from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.statistics import over_documents
 from posfuse.statistics import paired as st
 from posfuse.statistics.comparisons import Criteria
@@ -17,16 +17,18 @@ APART = 1 / 8  # of the way from chance to 100 %: the distance of either group f
 
 
 def thresholds(runs: pd.DataFrame, criteria: Criteria) -> dict[str, float]:
-    """By corpus the test accuracy in percent above which a run solves the task.
+    """By corpus the test result in percent above which a run solves the task.
 
-    With `Criteria.solved` this is the given number, for every corpus. Otherwise it is halfway
-    between chance (1 of C classes) and 100 %, for corpora where the runs of a cell are in two
-    groups: at least one run is below and one above the threshold, both by APART of the way from
-    chance to 100 % or more.
+    With `Criteria.solved` this is the given number, for every corpus. Otherwise, for accuracies, it
+    is halfway between chance (1 of C classes) and 100 %, for corpora where the runs of a cell are
+    in two groups: at least one run is below and one above the threshold, both by APART of the way
+    from chance to 100 % or more.
     """
     if criteria.solved is not None:
         return dict.fromkeys(runs["data"].unique(), criteria.solved)
-    above = {}
+    above: dict[str, float] = {}
+    if criteria.metric != ACCURACY:
+        return above
     for data, group in runs.groupby("data", sort=False):
         classes = max(map(len, group["label_names"]))
         if classes < 2:
@@ -41,16 +43,16 @@ def thresholds(runs: pd.DataFrame, criteria: Criteria) -> dict[str, float]:
 
 
 def solved_cells(
-    runs: pd.DataFrame, comparisons: pd.DataFrame, above: dict[str, float]
-) -> pd.DataFrame:
+    runs: pd.DataFrame, comparisons: pd.DataFrame, above: dict[str, float],
+    metric: Metric = ACCURACY,
+) -> pd.DataFrame:  # fmt: skip
     """One row per cell of the corpora in `above`: CELL and `_row`. The cells of `compare` are
     compared with their baselines."""
     compared = {tuple(row[axis] for axis in CELL): row for row in comparisons.to_dict("records")}
     rows = []
     for cell, group in runs[runs["data"].isin(above)].groupby(CELL, sort=False):
-        accuracies = ACCURACY.of(group).tolist()
         rows.append(dict(zip(CELL, cell, strict=True)))
-        rows[-1] |= _row(accuracies, compared.get(cell), above[str(cell[0])])
+        rows[-1] |= _row(metric.of(group).tolist(), compared.get(cell), above[str(cell[0])])
     return pd.DataFrame(rows)
 
 
@@ -66,16 +68,16 @@ def solved_best(best: pd.DataFrame, above: dict[str, float]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _row(accuracies: list[float], pairs: dict[Any, Any] | None, above: float) -> dict[str, Any]:
-    """threshold, n, mean and std of the accuracies in percent; solved (how many runs), share, low
+def _row(values: list[float], pairs: dict[Any, Any] | None, above: float) -> dict[str, Any]:
+    """threshold, n, mean and std of the values in percent; solved (how many runs), share, low
     and high (exact interval) in percent; and of the paired seeds: pairs (how many), with and base
     (how many runs of either solve it), gained and lost (seeds that only one solves), difference,
     difference_low and difference_high (Newcombe) in points, p_mcnemar (exact)."""
-    solves = np.asarray(accuracies) > above
+    solves = np.asarray(values) > above
     n, k = len(solves), int(solves.sum())
     low, high = share_interval(k, n)
-    row = {"threshold": above, "n": n, "mean": float(np.mean(accuracies))}
-    row |= {"std": st.spread(accuracies), "solved": k, "share": 100 * k / n}
+    row = {"threshold": above, "n": n, "mean": float(np.mean(values))}
+    row |= {"std": st.spread(values), "solved": k, "share": 100 * k / n}
     row |= {"low": 100 * low, "high": 100 * high}
     if pairs is None:
         return row

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from posfuse.evidence.collect import CELL
-from posfuse.evidence.metric import ACCURACY
+from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.report import table
 from posfuse.report.sections.section import PAIRED, Section
 from posfuse.report.sweep import Sweep
@@ -27,8 +27,9 @@ OF_PAIRS += ["difference_high", "p_mcnemar"]
 
 def section(sweep: Sweep) -> Section:
     runs, criteria = sweep.runs, sweep.criteria
-    above = thresholds(runs, criteria) if criteria.metric == ACCURACY else {}
-    of_cells = solved_cells(runs, sweep.comparisons, above)
+    above = thresholds(runs, criteria)
+    of_cells = solved_cells(runs, sweep.comparisons, above, criteria.metric)
+    of_best = solved_best(sweep.best.best, above)
     notes = []
     if held := int(sweep.held.sum()):
         notes.append(
@@ -38,7 +39,7 @@ def section(sweep: Sweep) -> Section:
     return Section(
         PAIRED,
         tables=[
-            *solved_tables(of_cells, solved_best(sweep.best.best, above), criteria.baseline),
+            *solved_tables(of_cells, of_best, criteria.baseline, criteria.metric),
             *convergence_tables(convergence(runs)),
             *variance_tables(variance(runs, criteria), criteria),
         ],
@@ -65,19 +66,23 @@ def convergence_tables(trained: pd.DataFrame) -> list[Table]:
     return [table_of(trained, columns, name="convergence", title=title, caption=caption)]
 
 
-def solved_tables(cells: pd.DataFrame, best: pd.DataFrame, baseline: str) -> list[Table]:
+def solved_tables(
+    cells: pd.DataFrame, best: pd.DataFrame, baseline: str, metric: Metric = ACCURACY
+) -> list[Table]:
     """The tables of the frames of `solved_cells` and `solved_best` that have rows."""
     at_best = "Runs that solve the task at each operator's own best values"
     named = (best, "solved_best", at_best), (cells, "solved", "Runs that solve the task")
-    return [_solved_table(frame, baseline, *texts) for frame, *texts in named if len(frame)]
+    return [_solved_table(frame, baseline, metric, *texts) for frame, *texts in named if len(frame)]
 
 
-def _solved_table(frame: pd.DataFrame, baseline: str, name: str, title: str) -> Table:
+def _solved_table(
+    frame: pd.DataFrame, baseline: str, metric: Metric, name: str, title: str
+) -> Table:
     frame = frame.reindex(columns=list(dict.fromkeys([*frame.columns, *OF_PAIRS])))
     at: list[Column] = [("at", str, "at"), (f"{baseline}'s", str, "baseline_at")]
     columns: list[Column] = [
         *(at if "at" in frame else []),
-        ("accuracy", table.with_spread, "mean", "std"),
+        (metric.title, table.with_spread, "mean", "std"),
         ("above", "{:g}".format, "threshold"),
         ("solved", _of, "solved", "n"),
         ("95 % exact", _percent, "low", "high"),
@@ -93,9 +98,10 @@ def _solved_table(frame: pd.DataFrame, baseline: str, name: str, title: str) -> 
         columns,
         name=name,
         title=title,
-        caption="A run solves its task if its test accuracy is above this number of percent. "
-        "accuracy: mean ± standard deviation over all runs, which describes no run where they are "
-        "in two groups. solved: how many runs, and the exact (Clopper-Pearson) 95 % interval of "
+        caption=f"A run solves its task if its test {metric.title} is above this number of "
+        f"percent. {metric.title}: mean ± standard deviation over all runs, which describes no run "
+        "where they are in two groups. solved: how many runs, and the exact (Clopper-Pearson) 95 % "
+        "interval of "
         f"their share in %. {baseline} solved, difference (of the shares, in points), gained and "
         f"lost (seeds that only the operator, or only {baseline}, solves) belong to the paired "
         "seeds. The interval is Newcombe's for paired shares; McNemar's exact test compares gained "
