@@ -143,3 +143,17 @@ def test_a_threshold_is_of_the_metric_that_is_compared(tmp_path):
     assert "its test exact match is above this number of percent. exact match: " in page.read_text()
     _, error = posfuse_report(tmp_path, "--metric=bits_per_byte", "--solved=35")
     assert error == "error: --solved: is in percent, but bits per byte is compared; remove it"
+
+
+def test_a_report_removes_the_files_of_an_earlier_one_and_no_others(tmp_path):
+    root = write_sweep(tmp_path / "sweep", {"add": [0.5, 0.6], "concat": [0.6, 0.7]})
+    posfuse_report(root, "--solved=65", draw=True)
+    out, first = root / "report", {}
+    for folder, mine in (("tables", "mine.csv"), ("figures", "mine.svg")):
+        (out / folder / mine).write_text("")
+        first[folder] = {path.name for path in (out / folder).iterdir()}
+    posfuse_report(root)
+    left = {path.name for path in (out / "tables").iterdir()}
+    assert first["tables"] - left == {"solved.csv", "solved.md", "solved.tex"}
+    assert [path.name for path in (out / "figures").iterdir()] == ["mine.svg"]
+    assert len(first["figures"]) > 1

@@ -3,6 +3,7 @@
 import importlib.metadata
 import math
 import platform
+import re
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,6 +26,8 @@ SIGNS = {
 }  # fmt: skip
 WIDTH, EDGE = 180.0, 6.0  # of an interval's drawing, in pixels
 LONG = 5  # an interval this many times as long as the median interval is cut
+# To a file of the report, as in table.html.j2 and page.html.j2.
+LINK = re.compile(r'<a href="((?:tables|figures)/\w+\.\w+)">(?:CSV|Markdown|LaTeX|PNG|SVG)</a>')
 LIBRARIES = ("scipy", "scikit-learn", "pandas", "matplotlib")
 
 
@@ -36,12 +39,21 @@ def write(
 
     `made` are the rows of the runs. `lead` and `summary` are HTML below the answer.
     """
+    path = out / "index.html"
+    _remove_files_of(path)
     formats.write_tables([table for s in sections for table in s.tables], out / "tables")
     drawn = draw_all(sections, out / "figures")
-    path = out / "index.html"
     html = page_of(sections, title, command, _made_with(made), drawn, lead, summary, has_files=True)
     path.write_text(html, encoding="utf-8")
     return path
+
+
+def _remove_files_of(page: Path) -> None:
+    """Remove the tables and figures that the page of an earlier report links to. Other files in
+    their folders may be the user's."""
+    if page.exists():
+        for name in LINK.findall(page.read_text("utf-8", "replace")):
+            (page.parent / name).unlink(missing_ok=True)
 
 
 def page_of(
