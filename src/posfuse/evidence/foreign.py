@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from posfuse.data.csv_files import rows
 from posfuse.data.names import canonical, check_distinct, check_printable
-from posfuse.errors import InputError
+from posfuse.errors import InputError, input_errors
 from posfuse.evidence.metric import Metric
 
 if TYPE_CHECKING:  # importing pandas takes half a second, and help does not need it
@@ -128,10 +128,8 @@ def _labels(columns: "pd.DataFrame") -> list[str]:
 def _read(path: Path) -> "pd.DataFrame":
     """The fields as texts. The index is the line of the file where a row begins. Rows without any
     text are left out."""
-    try:
+    with input_errors(f"{path}: cannot be read", "give a CSV file"):
         numbered = [(line, row) for line, row in rows(path) if any(field.strip() for field in row)]
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); give a CSV file") from error
     if len(numbered) < 2:
         what = "has a header and no rows" if numbered else "is empty"
         raise InputError(f"{path}: {what}; give a header and one row per run")

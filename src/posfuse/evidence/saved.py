@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from posfuse.errors import InputError
+from posfuse.errors import InputError, input_errors
 from posfuse.evidence.collect import CELL
 from posfuse.evidence.metric import (
     ACCURACY,
@@ -43,13 +43,10 @@ COUNTED = {  # the counted column of a window, by metric
 
 @contextmanager
 def _whole(path: Path) -> Iterator[None]:
-    """Raises InputError if the file is missing or damaged, or if reading it raises ValueError."""
-    try:
+    """Raises InputError if the file is missing or damaged, or cannot be read."""
+    with input_errors(f"{path}: not usable", "remove it to run again"):
         check_whole(path)
         yield
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"{path}: not usable ({reason}); remove it to run again") from error
 
 
 def read_predictions(run: dict[Any, Any]) -> pd.DataFrame:
@@ -126,16 +123,11 @@ def mechanism(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
 def _curve(run: dict[Any, Any], metric: Metric) -> pd.DataFrame:
     path = Path(run["folder"]) / HISTORY
-    try:
+    with input_errors(f"{path}: no learning curve", f"remove {RESULT} to run again"):
         history = read_history(path.parent)
         epoch, value = history[["epoch", f"val_{metric.name}"]].to_numpy(float).T
         if not np.isfinite([epoch, value]).all():
             raise ValueError("has values that are not numbers")
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(
-            f"{path}: no learning curve ({reason}); remove {RESULT} to run again"
-        ) from error
     per_epoch = run.get("settings.trainer.evaluations", 1)
     if is_number(per_epoch) and per_epoch > 1:
         epoch = (np.arange(1, len(epoch) + 1) / per_epoch).round(3)
