@@ -14,7 +14,7 @@ from posfuse.study import caveats, figure, forecast, results_page, tables, table
 from posfuse.study.looks import progress, samples_of
 from posfuse.study.plan import PLAN, Choice, Plan, freeze, stored
 from posfuse.study.reading import read_study
-from posfuse.study.repeats import FAR, by_unit, parts_of, seeds_of_unit
+from posfuse.study.repeats import FAR, by_unit, parts_of, unit_of
 from posfuse.study.spec import NULL_ARM, Assumed, Evaluation, Range, Tuning
 from posfuse.study.stages import frozen_plan, runs_of
 from study_runs import GOOD, small_study, study_runs, write_study
@@ -96,7 +96,7 @@ def test_the_runs_of_a_look_are_those_of_its_repeats():
         "r1": (["concat"], [0, 1]), "r1_null": ([NULL_ARM], [FAR, FAR + 1]),
         "r2": (["concat"], [2, 3]), "r2_null": ([NULL_ARM], [FAR + 2, FAR + 3]),
     }  # fmt: skip
-    assert seeds_of_unit(own, NULL_ARM, 3) == [FAR + 4, FAR + 5]
+    assert [seed for seed, unit in unit_of(own).items() if unit == 3] == [4, 5, FAR + 4, FAR + 5]
     plain = study(repeats=1, null_arm="")
     assert runs_of(plain, ["concat"], 2) == {"": (["concat"], [0, 1])}
 

@@ -21,7 +21,7 @@ from posfuse.statistics.sequential import chances
 from posfuse.study.forecast import expected_spread
 from posfuse.study.looks import Progress, can_decide
 from posfuse.study.plan import Plan
-from posfuse.study.repeats import seeds_of_unit, units_of
+from posfuse.study.repeats import unit_of, units_of
 from posfuse.study.run_table import RECORD
 from posfuse.study.scores import best_was_last, guesses, outcomes
 from posfuse.study.spec import Study
@@ -40,14 +40,14 @@ def of_verdicts(plan: Plan, state: Progress, runs: pd.DataFrame) -> dict[str, Ca
         if v.decision is None:
             continue
         h, units = v.hypothesis, units_of(study)[: v.decision.n]
+        seeds = [seed for seed, unit in unit_of(study).items() if unit in units]
         values, arms = outcomes(runs, metric, h.outcome), {}
         for name in h.weights:
             choices = [own.choices[name] for own in parts if name in own.choices]
-            seeds = [seed for unit in units for seed in seeds_of_unit(study, name, unit)]
             own = runs[(runs["arm"] == name) & runs["seed"].isin(seeds)]
             records = own.get(RECORD, pd.Series()).dropna()
             arms[name] = Arm(
-                values=values[name].loc[seeds].tolist(),
+                values=values[name].reindex(seeds).dropna().tolist(),
                 guess=by_chance[name],
                 perfect=metric.perfect,
                 settings=records.iloc[0].get("settings", {}) if len(records) else {},

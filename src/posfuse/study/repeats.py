@@ -63,12 +63,12 @@ def units_of(study: Study) -> list[int]:
     return study.test_seeds if study.repeats == 1 else list(range(1, study.repeats + 1))
 
 
-def seeds_of_unit(study: Study, arm: str, unit: int) -> list[int]:
-    """The test seeds of an arm in a unit."""
+def unit_of(study: Study) -> dict[int, int]:
+    """The unit of each test seed, in order; with repeats also of the null arm's."""
     if study.repeats == 1:
-        return [unit]
-    n, shift = study.seeds_of_units, FAR * (arm == NULL_ARM)
-    return [seed + shift for seed in study.test_seeds[n * (unit - 1) : n * unit]]
+        return {seed: seed for seed in study.test_seeds}
+    units = {seed: i // study.seeds_of_units + 1 for i, seed in enumerate(study.test_seeds)}
+    return units | {seed + FAR: unit for seed, unit in units.items()}
 
 
 def by_unit(study: Study, outcomes: pd.DataFrame) -> pd.DataFrame:
@@ -76,9 +76,6 @@ def by_unit(study: Study, outcomes: pd.DataFrame) -> pd.DataFrame:
     missing."""
     if study.repeats == 1:
         return outcomes
-    units = units_of(study)
-    means = {
-        arm: [values.reindex(seeds_of_unit(study, str(arm), u)).mean(skipna=False) for u in units]
-        for arm, values in outcomes.items()
-    }
-    return pd.DataFrame(means, units)
+    units = outcomes.groupby(outcomes.index.map(unit_of(study)))
+    is_whole = units.count() == study.seeds_of_units
+    return units.mean().where(is_whole).reindex(units_of(study))

@@ -14,7 +14,7 @@ from posfuse.statistics import paired as st
 from posfuse.statistics.budget import FEWEST, best_by_budget
 from posfuse.statistics.nested import components
 from posfuse.study.plan import Plan
-from posfuse.study.repeats import seeds_of_unit, units_of
+from posfuse.study.repeats import unit_of
 from posfuse.study.scores import best_was_last, by_test_length, outcomes
 from posfuse.study.spec import BEYOND, Study
 
@@ -184,9 +184,9 @@ def tuning_table(plan: Plan, runs: pd.DataFrame) -> Table | None:
         return None
     metric, values, rows = study.measured, outcomes(runs, study.measured), []
     for arm in study.arms:
-        seeds = [seeds_of_unit(study, arm, unit) for unit in units_of(study)]
-        column = values.get(arm, pd.Series(dtype=float))
-        tested = [of for own in seeds if (of := column.reindex(own)).notna().all()]
+        column = values.get(arm, pd.Series(dtype=float)).dropna()
+        units = column.groupby(column.index.map(unit_of(study)))
+        tested = [own for _, own in units if len(own) == study.seeds_of_units]
         if len(tested) < 2:
             continue
         found = components(tested)
