@@ -155,7 +155,7 @@ def test_the_tables_show_each_repeat_and_how_far_they_agree(tmp_path):
     row = dict(zip(table.columns, table.rows[0], strict=True))
     assert (row["optim.lr"], row["model.token_scale"]) == ("0.001 to 0.005", "1")
     known = components([[50, 52], [54, 54], [50, 56]])
-    assert row["between repeats"] == f"{known.between:.2f}"
+    assert row["between repeats"] == f"{known['between']:.2f}"
     assert (
         tables_of_arms.tuning_table(Plan(study(repeats=1, null_arm=""), {}, {}, "d"), RUNS) is None
     )
@@ -181,14 +181,14 @@ def test_the_list_of_runs_names_the_repeat(tmp_path):
 def test_variance_components_by_hand():
     """Means 1, 3 and 5, and a variance of 2 in each group of two: (2 * 4 - 2) / 2 = 3 between."""
     found = components([[0, 2], [2, 4], [4, 6]])
-    assert (found.between, found.within) == pytest.approx((3**0.5, 2**0.5))
-    assert found.share == pytest.approx(3 / 5)
+    assert (found["between"], found["within"]) == pytest.approx((3**0.5, 2**0.5))
+    assert found["share"] == pytest.approx(3 / 5)
     f = stats.f_oneway([0, 2], [2, 4], [4, 6]).statistic
     ends = [f / stats.f.ppf(p, 2, 3) for p in (0.975, 0.025)]
-    assert found.low == pytest.approx(max(ends[0] - 1, 0) / (max(ends[0] - 1, 0) + 2))
-    assert found.high == pytest.approx((ends[1] - 1) / (ends[1] - 1 + 2))
-    assert components([[1, 1], [1, 1]]).within == 0
-    assert np.isnan(components([[1, 2]]).share)
+    assert found["low"] == pytest.approx(max(ends[0] - 1, 0) / (max(ends[0] - 1, 0) + 2))
+    assert found["high"] == pytest.approx((ends[1] - 1) / (ends[1] - 1 + 2))
+    assert components([[1, 1], [1, 1]])["within"] == 0
+    assert np.isnan(components([[1, 2]])["share"])
 
 
 def test_the_interval_of_a_share_covers_it():
@@ -197,7 +197,7 @@ def test_the_interval_of_a_share_covers_it():
     for _ in range(400):
         y = rng.normal(size=(5, 1)) + rng.normal(size=(5, 4))
         found = components(y)
-        hits += found.low <= share <= found.high
+        hits += found["low"] <= share <= found["high"]
     assert stats.binomtest(hits, 400, 0.95).pvalue > 0.001
 
 

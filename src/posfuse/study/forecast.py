@@ -8,7 +8,7 @@ from posfuse.config import PretrainConfig
 from posfuse.errors import InputError
 from posfuse.runs.records import Record
 from posfuse.statistics.contrasts import AHEAD, EQUIVALENT
-from posfuse.statistics.sequential import Margins, chances
+from posfuse.statistics.sequential import chances
 from posfuse.study.configurations import fingerprints, settings_of_arms
 from posfuse.study.spec import NULL_ARM, Hypothesis, Study
 from posfuse.study.sweeps import Sweep
@@ -120,6 +120,7 @@ def forecast(study: Study, seconds: float | None) -> list[str]:
         f"by {assumed.spread:g} {study.measured.unit} over seeds{of_repeats}{own} and arms have "
         "independent noise; it is lower if differences spread more:",
     ]
+    simulated = min(10_000, 10**7 // looks.seeds[-1])  # 80 MB of draws
     for family, hypotheses in study.families.items():
         groups = Counter(
             (h.expects == "equivalent", h.margins, study.assumed_for(h).difference,
@@ -131,9 +132,11 @@ def forecast(study: Study, seconds: float | None) -> list[str]:
             of_margin = f"margin ±{margins.equivalence:g}, spread {spread:.3g}"
             lines.append(f"  {family}: {n} x {kind}, {of_margin}")
             yes, no = ("refuted", "supported") if equivalent else ("supported", "equivalent")
-            of = len(hypotheses)
-            lines.append(_power(difference, spread, yes, study, margins, of, AHEAD))
-            lines.append(_power(0.0, spread, no, study, margins, of, EQUIVALENT))
+            for true, verdict, result in ((difference, yes, AHEAD), (0.0, no, EQUIVALENT)):
+                rows = chances(true, spread, margins, looks, len(hypotheses), simulated)
+                by_look = zip(rows, looks.seeds, strict=True)
+                shares = ", ".join(f"{100 * row[result]:.0f} % by {n}" for row, n in by_look)
+                lines.append(f"    true difference {true:g}: {verdict} in {shares} {study.units}")
     shown = ", ".join(map(str, looks.seeds))
     return [*lines, f"looks: {shown} {study.units}; alpha = {looks.alpha:g} per family"]
 
@@ -143,15 +146,3 @@ def expected_spread(h: Hypothesis, spread: float) -> float:
     `spread` and the noise of all arms is equal and independent: a difference of differences has
     sqrt(2) times as much, the difference of means over k arms 1 / sqrt(k) of it."""
     return round(spread * math.sqrt(sum(w * w for w in h.weights.values()) / 2), 9)
-
-
-def _power(
-    true: float, spread: float, verdict: str, study: Study, margins: Margins, hypotheses: int,
-    result: str,
-) -> str:  # fmt: skip
-    """A line with the fractions of studies with this verdict up to each look."""
-    simulated = min(10_000, 10**7 // study.looks.seeds[-1])  # 80 MB of draws
-    rows = chances(true, spread, margins, study.looks, hypotheses, simulated)
-    seeds = study.looks.seeds
-    shares = [f"{100 * row[result]:.0f} % by {n}" for row, n in zip(rows, seeds, strict=True)]
-    return f"    true difference {true:g}: {verdict} in {', '.join(shares)} {study.units}"

@@ -163,7 +163,7 @@ def freeze(study: Study, choices: dict[str, Choice], configs: dict[str, str], fo
         "configs": configs,
         "study": _content(study),
     }
-    digest = _digest(content)
+    digest = digest_of(content)
     folder.mkdir(parents=True, exist_ok=True)
     with records.replacing(folder / PLAN) as part:
         text = yaml.safe_dump({"digest": digest, **content}, sort_keys=False, allow_unicode=True)
@@ -179,11 +179,6 @@ def _content(study: Study) -> dict[str, Any]:
         if h["assumed"] is None:
             del h["assumed"]
     return content
-
-
-def _digest(content: Mapping[str, Any]) -> str:
-    """64 hex digits of the content of plan.yaml."""
-    return digest_of({key: value for key, value in content.items() if key != "digest"})
 
 
 def read_plan(study: Study, folder: Path, has_tested: bool) -> Plan | None:
@@ -213,11 +208,12 @@ def stored(path: Path) -> tuple[Plan, Any]:
     edited."""
     with input_errors(f"{path}: contains no plan", "restore it from a copy"):
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        is_whole = content["digest"] == _digest(content)
+        digest = content.pop("digest")
+        is_whole = digest == digest_of(content)
         choices = {arm: Choice(**choice) for arm, choice in content["choices"].items()}
         study = TypeAdapter(Study).validate_python(content["study"])
         configs, frozen = content["configs"], content.get("frozen", "")
-        plan = Plan(study, choices, configs, content["digest"], frozen)
+        plan = Plan(study, choices, configs, digest, frozen)
         numerics = content["numerics"]
     if not is_whole:
         raise InputError(f"{path}: was edited: its digest does not fit; restore it from a copy")

@@ -189,10 +189,9 @@ def tuning_table(plan: Plan, runs: pd.DataFrame) -> Table | None:
         tested = [own for _, own in units if len(own) == study.seeds_of_units]
         if len(tested) < 2:
             continue
-        found = components(tested)
         chosen = [own.choices[arm].values for own in plan.parts().values() if arm in own.choices]
         ranges = {key: _range([c[key] for c in chosen]) for key in chosen[0]}
-        rows.append({"arm": arm, "n": len(tested), **ranges, **vars(found)})
+        rows.append({"arm": arm, "n": len(tested), **ranges, **components(tested)})
     if not rows:
         return None
     number = partial(table.unsigned, digits=metric.digits)
