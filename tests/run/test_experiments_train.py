@@ -4,7 +4,7 @@ import pytest
 
 from posfuse.process import precision
 from posfuse.runs.checks import checked
-from posfuse.study.configurations import configs_of
+from posfuse.study import configurations
 from posfuse.study.reading import read_study
 from posfuse.train import train
 from small_runs import composed, write_corpus
@@ -53,8 +53,8 @@ def test_one_batch_of_each_arm_of_the_study_for_a_gpu_trains(tmp_path):
     corpus = write_corpus(tmp_path / "corpus", n_classes=11)
     small = ["data.max_len=64", "data.batch_size=4", "data.eval_batch_size=4"]
     place = [f"data.path={corpus}", f"cache_dir={tmp_path / 'cache'}"]
-    configs = configs_of(study, study.arms, [*place, *TRIAL[2:], *small])
-    for arm, config in configs.items():
+    arms = configurations.composed(study, study.arms, [*place, *TRIAL[2:], *small])
+    for arm, (config, *_) in arms.items():
         config.trainer.precision = precision.precision_of(config)  # as the command does
         record = train(config, tmp_path / arm)
         assert (record["data"], record["epochs"]) == ("arxiv_papers", 1)

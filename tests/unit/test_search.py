@@ -106,7 +106,7 @@ def sweeps(monkeypatch):
             return {(n, s): Path(n) for n in names for s in seeds}
 
     monkeypatch.setattr(stages, "Sweep", Fake)
-    monkeypatch.setattr(stages, "fingerprints", lambda *_: {})
+    monkeypatch.setattr(stages, "composed", lambda *_: {})
     return done, started
 
 

@@ -189,9 +189,12 @@ def test_a_study_with_failed_runs_judges_the_others_and_ends_with_an_error(tmp_p
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(SETTINGS, "mul", SETTINGS["add"] | {"fusion.name": "mul"})
     settings = dict(zip("acd", SETTINGS.values(), strict=True))
-    configs = {arm: identity.fingerprint_of(own) for arm, own in settings.items()}
+    configs = {
+        arm: configurations.Composed(None, own, identity.fingerprint_of(own))
+        for arm, own in settings.items()
+    }
     monkeypatch.setattr(stages, "check_arms", lambda *_: settings)
-    monkeypatch.setattr(stages, "fingerprints", lambda *_: configs)
+    monkeypatch.setattr(stages, "composed", lambda *_: configs)
     monkeypatch.setattr(sweeps.subprocess, "Popen", Failing)
     (tmp_path / "mine.yaml").write_text(QUESTION)
     printed, status = called("study", "run", "mine.yaml")
@@ -317,7 +320,7 @@ def test_arms_that_do_not_fit_are_refused_before_anything_runs(study, message):
 def test_an_unknown_key_of_an_arm_has_hydras_error():
     arms = {"a": {"fusion": "add"}, "b": {"model.unheard": 1}}
     with pytest.raises(InputError, match=r"arms.b: model.unheard: unknown key; use one of"):
-        configurations.fingerprints(Study("q"), arms, [])
+        configurations.composed(Study("q"), arms, [])
 
 
 @pytest.fixture(scope="module")

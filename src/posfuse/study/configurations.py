@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from hydra import initialize_config_dir
@@ -33,25 +34,21 @@ OF_CORPUS = (
 )  # fmt: skip
 
 
-def fingerprints(study: Study, arms: Mapping[str, Values], extra: list[str]) -> dict[str, str]:
-    """The fingerprint of each arm's composed config."""
-    return {arm: fingerprint_of(own) for arm, own in settings_of_arms(study, arms, extra).items()}
+class Composed(NamedTuple):
+    """A composed config, with its `settings` and its fingerprint."""
+
+    config: Config
+    settings: Values
+    fingerprint: str
 
 
-def settings_of_arms(
-    study: Study, arms: Mapping[str, Values], extra: list[str]
-) -> dict[str, Values]:
-    """The `settings` of each arm's config, as `configs_of`."""
-    return {arm: settings(config) for arm, config in configs_of(study, arms, extra).items()}
-
-
-def configs_of(study: Study, arms: Mapping[str, Values], extra: list[str]) -> dict[str, Config]:
+def composed(study: Study, arms: Mapping[str, Values], extra: list[str]) -> dict[str, Composed]:
     """The composed config of each arm (or of each arm and trial, by their overrides), with seed 0.
 
     `extra` are the user's overrides; data.path among them counts by its texts. Raises InputError,
     which names the arm, if its config is refused, or if its config or its folder is another arm's.
     """
-    configs: dict[str, Config] = {}
+    found: dict[str, Composed] = {}
     first: dict[str, str] = {}  # the first arm with a fingerprint, or with a folder of runs
     with (
         tempfile.TemporaryDirectory() as place,
@@ -69,18 +66,19 @@ def configs_of(study: Study, arms: Mapping[str, Values], extra: list[str]) -> di
                 raise InputError(f"base: {study.base} includes itself; remove base") from error
             except (HydraException, OmegaConfBaseException, ValueError, InputError) as error:
                 raise InputError(f"arms.{arm}: {one_line(error)}") from error
-            if (other := first.setdefault(fingerprint_of(flat), arm)) != arm:
+            fingerprint = fingerprint_of(flat)
+            if (other := first.setdefault(fingerprint, arm)) != arm:
                 raise InputError(f"arms.{arm}: has the same config as arms.{other}; remove one")
             names = config.data.name, config.encoding.name, config.fusion["name"]
             if (other := first.setdefault(run_folder(*names, 0, own), arm)) != arm:
-                key = differing(flat, settings(configs[other]))[0]
+                key = differing(flat, found[other].settings)[0]
                 raise InputError(
                     f"arms.{arm}: its runs would have the same folder as those of arms.{other}, "
                     f"because the folder's name leaves out {key}; set another data.name, "
                     "encoding.name or fusion.name in one of them"
                 )
-            configs[arm] = config
-    return configs
+            found[arm] = Composed(config, flat, fingerprint)
+    return found
 
 
 def _check_outcomes(study: Study, arm: str, cfg: Config) -> None:
@@ -98,26 +96,20 @@ def _check_outcomes(study: Study, arm: str, cfg: Config) -> None:
         )
 
 
-def check_documents(
-    study: Study, configs: Mapping[str, Config], say: Callable[[str], None]
-) -> None:
+def check_documents(study: Study, arms: Mapping[str, Composed], say: Callable[[str], None]) -> None:
     """Raise InputError for an arm whose data.max_len is above the length of nearly all training
     documents, if arms of its corpus differ in data.max_len. If the hub cannot be reached, `say`
-    gets a line instead.
-
-    `configs` has the config of each arm. The token store of the first test seed is read.
+    gets a line instead. The token store of the first test seed is read.
     """
     corpora: dict[str, dict[str, int]] = {}  # data.max_len of each arm
-    for arm, config in configs.items():
+    for arm, (config, own, _) in arms.items():
         if not task_of(config).causal:  # a language model reads windows
-            own = settings(config)
             corpus = {key: value for key, value in own.items() if key.startswith(OF_CORPUS)}
             corpora.setdefault(str(corpus), {})[arm] = config.data.max_len
     for lengths in corpora.values():
         if len(set(lengths.values())) == 1:
             continue
-        first = next(iter(lengths))
-        config = configs[first]
+        config = arms[next(iter(lengths))].config
         try:
             tokens = training_lengths(replace(config, seed=study.test_seeds[0]), signals.check)
         except HubUnreachable as error:
@@ -126,7 +118,7 @@ def check_documents(
         fit = tokens[math.ceil(NEARLY_ALL * len(tokens)) - 1]
         for arm, length in lengths.items():
             if length > fit:
-                name = configs[arm].data.name
+                name = arms[arm].config.data.name
                 raise InputError(
                     f"arms.{arm}: data.max_len={length}, but {100 * (tokens < length).mean():.0f} "
                     f"% of the training documents of {name} have fewer tokens (median "

@@ -9,7 +9,7 @@ from posfuse.errors import InputError
 from posfuse.runs.records import Record
 from posfuse.statistics.contrasts import AHEAD, EQUIVALENT
 from posfuse.statistics.sequential import chances
-from posfuse.study.configurations import fingerprints, settings_of_arms
+from posfuse.study.configurations import composed
 from posfuse.study.spec import NULL_ARM, Hypothesis, Study
 from posfuse.study.sweeps import Sweep
 
@@ -35,15 +35,16 @@ def cpu_seconds_per_run(name: str, study: Study, extra: list[str]) -> float:
     """
     first = next(iter(study.trials().values()), {})
     own_arms = {arm: {**own, **first} for arm, own in study.arms.items() if arm != NULL_ARM}
-    composed = settings_of_arms(study, own_arms, extra).values()
-    few = max(FEW, *(settings["trainer.evaluations"] for settings in composed))
+    found = composed(study, own_arms, extra).values()
+    few = max(FEW, *(own.config.trainer.evaluations for own in found))
     sizes = (few, few + MORE)
     arms = {
         f"{arm}.{n}": {**values, "trainer.limit_batches": n}
         for arm, values in own_arms.items()
         for n in sizes
     }
-    sweep = Sweep(study, name, "timing", arms, fingerprints(study, arms, extra))
+    configs = {arm: own.fingerprint for arm, own in composed(study, arms, extra).items()}
+    sweep = Sweep(study, name, "timing", arms, configs)
     shutil.rmtree(sweep.folder, ignore_errors=True)
     seed = max(study.test_seeds) + 1  # not a test seed
     others = [override for override in extra if not override.startswith("logger=")]

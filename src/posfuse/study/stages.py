@@ -7,11 +7,10 @@ from itertools import product
 import pandas as pd
 
 from posfuse.errors import InputError
-from posfuse.runs import identity
 from posfuse.runs.proposals import Proposals, optuna_for
 from posfuse.statistics.contrasts import UNDECIDED
 from posfuse.study import plan as plans
-from posfuse.study.configurations import check_documents, configs_of, fingerprints
+from posfuse.study.configurations import check_documents, composed
 from posfuse.study.looks import Progress, progress
 from posfuse.study.plan import Plan
 from posfuse.study.repeats import part_of, parts_of, units_of
@@ -45,7 +44,8 @@ def _sweep_of(name: str, study: Study, extra: list[str], trials: Trials) -> Swee
         for arm, own in trials.items()
         for trial, values in own.items()
     }
-    return Sweep(study, name, "tune", arms, fingerprints(study, arms, extra))
+    configs = {arm: own.fingerprint for arm, own in composed(study, arms, extra).items()}
+    return Sweep(study, name, "tune", arms, configs)
 
 
 def _search(name: str, study: Study, extra: list[str], say: Say | None = None) -> None:
@@ -139,14 +139,14 @@ def check_arms(name: str, study: Study, extra: list[str], say: Say = print) -> d
     arms = {arm: {**own, **first} for arm, own in study.arms.items() if arm != NULL_ARM}
     tuned = {f"{of_first[0]}.{t}": {**of_first[1], **values} for t, values in trials.items()}
     try:
-        configs = configs_of(study, arms, extra)
-        configs_of(study, tuned, extra)
-        check_documents(study, configs, say)
-        settings = {arm: identity.settings(config) for arm, config in configs.items()}
-        if NULL_ARM in study.arms:
-            settings[NULL_ARM] = settings[study.tuning.null_arm]  # type: ignore[union-attr]
+        found = composed(study, arms, extra)
+        composed(study, tuned, extra)
+        check_documents(study, found, say)
     except InputError as error:
         raise InputError(f"study {name}: {error}") from None
+    settings = {arm: own.settings for arm, own in found.items()}
+    if NULL_ARM in study.arms:
+        settings[NULL_ARM] = settings[study.tuning.null_arm]  # type: ignore[union-attr]
     return settings
 
 
@@ -236,8 +236,8 @@ def _configs(study: Study, choices: dict[str, plans.Choice], extra: list[str]) -
     """The fingerprint of each arm's config with its chosen settings, as in plan.yaml."""
     configs: dict[str, str] = {}
     for part, own in parts_of(study).items():
-        of_part = fingerprints(own, plans.with_choices(own, choices, part), extra)
-        configs |= {plans.in_part(part, arm): config for arm, config in of_part.items()}
+        of_part = composed(own, plans.with_choices(own, choices, part), extra)
+        configs |= {plans.in_part(part, arm): c.fingerprint for arm, c in of_part.items()}
     return configs
 
 
