@@ -195,22 +195,30 @@ def in_families(frame: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
     is_declared = operators(frame).isin(criteria.primary) | (not criteria.primary)
     role = np.where(is_declared, PRIMARY, EXPLORATORY)
     frame = frame.assign(role=np.where(_is_placebo(frame), PLACEBO, role))
-    for p in ("p_t", "p_equivalence", "paper_p_t"):
-        if p in frame:
-            tested = frame[p].astype(float).where(frame["role"] == PRIMARY)
-            frame[f"{p.removesuffix('_t')}_holm"] = st.holm(tested)
-    differs, same = (frame[p] <= criteria.alpha for p in ("p_holm", "p_equivalence_holm"))
-    results = decide(criteria.metric.gain(frame["mean"]), differs, same)
-    verdict = frame["role"].where(frame["role"] != PRIMARY, results)
+    is_primary = frame["role"] == PRIMARY
+    frame = adjusted(frame, is_primary, criteria)
+    verdict = frame["verdict"].where(is_primary, frame["role"])
     level, limits, margin = strictest_level(frame, criteria), frame["std_limit"], criteria.margin
     observed = zip(frame["mean"], limits, strict=True)
     return frame.assign(
         verdict=verdict,
-        small=differs & same,
+        small=(frame[["p_holm", "p_equivalence_holm"]] <= criteria.alpha).all(axis=1),
         seeds_observed=[seeds_for_difference(mean, std, level) for mean, std in observed],
         seeds_effect=[seeds_for_difference(criteria.effect, std, level) for std in limits],
         seeds_equivalence=[seeds_for_equivalence(std, margin, 0.0, level) for std in limits],
     )
+
+
+def adjusted(frame: pd.DataFrame, in_family: "pd.Series[bool]", criteria: Criteria) -> pd.DataFrame:
+    """The comparisons with their p-values adjusted over those in the family, and with the result
+    of `decide`."""
+    frame = frame.copy()
+    for p in ("p_t", "p_equivalence", "paper_p_t"):
+        if p in frame:
+            tested = frame[p].astype(float).where(in_family)
+            frame[f"{p.removesuffix('_t')}_holm"] = st.holm(tested)
+    differs, same = (frame[p] <= criteria.alpha for p in ("p_holm", "p_equivalence_holm"))
+    return frame.assign(verdict=decide(criteria.metric.gain(frame["mean"]), differs, same))
 
 
 def operators(frame: pd.DataFrame) -> "pd.Series[str]":

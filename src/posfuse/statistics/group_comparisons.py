@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from posfuse.errors import InputError
-from posfuse.statistics import paired as st
-from posfuse.statistics.comparisons import Criteria
-from posfuse.statistics.contrasts import AHEAD, BEHIND, EQUIVALENT, decide
+from posfuse.statistics.comparisons import Criteria, adjusted
+from posfuse.statistics.contrasts import AHEAD, BEHIND, EQUIVALENT
 
 MOST_COMPARISONS = 1_000_000
 AT_A_TIME = 100_000  # comparisons, to bound the memory
@@ -64,7 +63,7 @@ def compare_foreign(
     low, high, p_t, p_equivalence, p_holm, p_equivalence_holm (over all rows) and verdict. Raises
     InputError for more than MOST_COMPARISONS.
     """
-    rows, arms = _arms(table, criteria.metric.sign)
+    rows, arms = _arms(table, criteria)
     notes = []
     if all_pairs:
         one, other = _all_pairs(arms["g"].to_numpy())
@@ -86,31 +85,24 @@ def compare_foreign(
     notes += _notes(frame[is_alone], f"not compared, because they have no {units} in common")
     frame = _tests(frame[~is_alone].reset_index(drop=True), criteria.margin)
     notes += _notes(frame[frame["p_t"].isna()], f"no test, because {FEW.format(units)}")
-    frame["p_holm"] = st.holm(frame["p_t"])
-    frame["p_equivalence_holm"] = st.holm(frame["p_equivalence"])
-    differ, same = (frame[p] <= criteria.alpha for p in ("p_holm", "p_equivalence_holm"))
-    frame["verdict"] = decide(frame["mean"], differ, same)
-    if criteria.metric.lower_is_better:  # until here the arms' values had the other sign
-        frame[["mean", "low", "high"]] = -frame[["mean", "high", "low"]].to_numpy()
-    return frame, notes
+    return adjusted(frame, pd.Series(True, frame.index), criteria), notes
 
 
 def _notes(comparisons: pd.DataFrame, why: str) -> list[str]:
     return [f"{row.group}: {row.name} and {row.than}: {why}" for row in comparisons.itertuples()]
 
 
-def _arms(table: pd.DataFrame, sign: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """arm, seed and value of each row, where higher is better; and a row for each arm (a name in a
-    group): g (the group's number), group, name, n, mean and error (squared, of the mean).
+def _arms(table: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """arm, seed and value of each row; and a row for each arm (a name in a group): g (the group's
+    number), group, name, n, mean and error (squared, of the mean).
 
     Arms are in the order of the groups, and in a group from the best to the worst.
     """
-    rows = table.assign(g=pd.factorize(table["group"])[0], value=sign * table["value"])
+    rows = table.assign(g=pd.factorize(table["group"])[0])
     keys = ["g", "group", "name"]
     arms = rows.groupby(keys)["value"].agg(["size", "mean", "var", "min", "max"]).reset_index()
-    arms = arms.sort_values(
-        ["g", "mean"], ascending=[True, False], kind="stable", ignore_index=True
-    )
+    ascending = [True, criteria.metric.lower_is_better]
+    arms = arms.sort_values(["g", "mean"], ascending=ascending, kind="stable", ignore_index=True)
     arms["error"] = (arms["var"] / arms["size"]).where(arms["max"] > arms["min"], 0.0)
     numbers = arms[["g", "name"]].assign(arm=arms.index)
     rows = rows[["g", "name", "seed", "value"]].merge(numbers, on=["g", "name"])
@@ -194,7 +186,7 @@ def rankings(table: pd.DataFrame, comparisons: pd.DataFrame, criteria: Criteria)
     """For each group its names from best to worst, with a sign between neighbours: > shown to be
     ahead, = shown to be equivalent, ? undecided, and rarely < if the second one is ahead on the
     common seeds. Columns: group, ranking, shown (the number of >) and of (neighbours)."""
-    arms = _arms(table, criteria.metric.sign)[1]
+    arms = _arms(table, criteria)[1]
     signs, turned = {AHEAD: ">", BEHIND: "<", EQUIVALENT: "="}, {AHEAD: "<", BEHIND: ">"}
     columns = (comparisons[name] for name in ("group", "name", "than", "verdict"))
     sign_of = {}
@@ -205,7 +197,7 @@ def rankings(table: pd.DataFrame, comparisons: pd.DataFrame, criteria: Criteria)
     for group, part in arms.groupby("group", sort=False):
         names = part["name"].tolist()
         texts = [
-            f"{name} {criteria.metric.sign * mean:.{criteria.metric.digits - 1}f}"
+            f"{name} {mean:.{criteria.metric.digits - 1}f}"
             for name, mean in zip(names, part["mean"], strict=True)
         ]
         between = [sign_of.get((group, *two), "?") for two in pairwise(names)]
