@@ -13,13 +13,14 @@ from posfuse.report.table import Column, Table, interval, p_value, table_of
 from posfuse.statistics.contrasts import EQUIVALENT, REFUTED, SUPPORTED, UNDECIDED
 from posfuse.study.looks import Progress, Solved, Verdict
 from posfuse.study.spec import Hypothesis, Study
-from posfuse.verdicts.sentences import Size, to_settle
+from posfuse.verdicts.sentences import Size, sized, to_settle
 
 KINDS = (SUPPORTED, REFUTED, EQUIVALENT, UNDECIDED)
 NUMBERS = (
     "hypothesis", "family", "difference", "expects", "verdict", "n", "mean", "low", "high",
     "p_difference", "level", "p_equivalence", "margin",
 )  # fmt: skip
+OF_T = "95 % interval "
 OF_ALL_SEEDS = ("all_n", "all_mean", "all_low", "all_high")
 
 
@@ -46,27 +47,19 @@ def numbers(v: Verdict, metric: Metric) -> str:
         equal = f" Margin: ±{h.margin:g}."
     more = f" {to_settle(*v.seeds, v.units)}" if v.seeds else ""
     is_refuted = v.verdict == REFUTED
-    every = _all_seeds(v, metric, (1 if d.mean > 0 else -1) * is_refuted)
+    digits, every = metric.digits - 1, ""
+    if (a := v.all_seeds) is not None:
+        direction = (1 if d.mean > 0 else -1) * is_refuted
+        over = sized(a.mean, a.low, a.high, digits, of=OF_T, direction=direction)
+        every = f" All {a.n} {v.units}: {over}."
     size = Size(
-        *h.operands, d.mean, d.low, d.high, metric, metric.digits - 1, h.where,
+        *h.operands, d.mean, d.low, d.high, metric, digits, h.where,
         are_differences=bool(h.minus),
     )  # fmt: skip
     # For a refuted hypothesis: the side that is behind, and by how much.
     shown = size.relation if is_refuted else size.difference
     solved = f" {solved_sentence(v.solved, h, metric)}" if v.solved else ""
     return f"{shown}{small}, {d.n} {v.units}.{equal}{solved}{every}{more.rstrip()}"
-
-
-def _all_seeds(v: Verdict, metric: Metric, sign: int) -> str:
-    """The difference over all seeds, after a space; empty if the look that decided had all of them.
-    With a sign, 1 or -1, the difference is in this direction and has no plus."""
-    if v.all_seeds is None:
-        return ""
-    turn, plus = sign or 1, "" if sign else "+"
-    ends = sorted((turn * v.all_seeds.low, turn * v.all_seeds.high))
-    values = (turn * v.all_seeds.mean, *ends)
-    mean, low, high = (f"{value:{plus}.{metric.digits - 1}f}" for value in values)
-    return f" All {v.all_seeds.n} {v.units}: {mean} (95 % interval {low} to {high})."
 
 
 def answer(v: Verdict, metric: Metric, caution: str) -> Answer:
@@ -195,8 +188,7 @@ def solved_sentence(solved: Solved, h: Hypothesis, metric: Metric) -> str:
     counts, both = f"Solved: {solved.arm} and {solved.than} runs.", solved.both
     if not both.n:
         return counts
-    ends = interval(both.low, both.high, metric.digits - 1)
-    size = f"{both.mean:+.{metric.digits - 1}f}" + f" (95 % interval {ends})" * bool(ends)
+    size = sized(both.mean, both.low, both.high, metric.digits - 1, of=OF_T)
     of = f"{metric.heading}{h.of_lengths}"
     return f"{counts} {of} where both are solved: {size}, {both.n} seeds, exploratory."
 

@@ -21,17 +21,14 @@ class Size:
     unit: str = ""  # by default the metric's
     are_differences: bool = False  # the two sides are differences, not results
 
-    def _ends(self, sign: int, plus: str) -> str:
-        mean = f"{sign * self.mean:{plus}.{self.digits}f} {self.unit or self.metric.unit}"
-        if math.isnan(self.low):
-            return mean
-        low, high = sorted((sign * self.low, sign * self.high))
-        return f"{mean} ({low:{plus}.{self.digits}f} to {high:{plus}.{self.digits}f})"
+    def _size(self, direction: int = 0) -> str:
+        unit = f" {self.unit or self.metric.unit}"
+        return sized(self.mean, self.low, self.high, self.digits, unit, direction=direction)
 
     @property
     def difference(self) -> str:
         """one - other: +4.1 points (+2.0 to +6.2)"""
-        return f"{self.one} - {self.other}{self.where}: {self._ends(1, '+')}"
+        return f"{self.one} - {self.other}{self.where}: {self._size()}"
 
     @property
     def relation(self) -> str:
@@ -40,8 +37,21 @@ class Size:
         words = "ahead of" if is_above != self.metric.lower_is_better else "behind"
         if self.are_differences:
             words = "above" if is_above else "below"
-        size = self._ends(1 if is_above else -1, "")
+        size = self._size(1 if is_above else -1)
         return f"{self.one} is {words} {self.other}{self.where} by {size}"
+
+
+def sized(
+    mean: float, low: float, high: float, digits: int, unit: str = "", of: str = "",
+    direction: int = 0,
+) -> str:  # fmt: skip
+    """A mean and its interval, if it has one, such as +4.1 points (+2.0 to +6.2). `unit` follows
+    the mean, and `of` begins the brackets. With a direction, 1 or -1, the numbers count in this
+    direction and have no plus."""
+    sign, plus = direction or 1, "" if direction else "+"
+    low, high = sorted((sign * low, sign * high))
+    ends = f" ({of}{low:{plus}.{digits}f} to {high:{plus}.{digits}f})"
+    return f"{sign * mean:{plus}.{digits}f}{unit}{'' if math.isnan(low) else ends}"
 
 
 def to_settle(as_measured: float, at_zero: float, units: str = "seeds") -> str:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 
-from posfuse.report.table import Table, interval, signed
+from posfuse.report.table import Table
+from posfuse.verdicts.sentences import sized
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,8 +49,8 @@ class Answer:
     @property
     def difference(self) -> str:
         """+4.10 (+2.00 to +6.20); empty without a result."""
-        ends = interval(self.low, self.high, self.digits)
-        return f"{signed(self.mean, self.digits)} {f'({ends})' if ends else ''}".rstrip()
+        size = sized(self.mean, self.low, self.high, self.digits)
+        return "" if math.isnan(self.mean) else size
 
 
 @dataclass(frozen=True)
