@@ -69,6 +69,13 @@ class Metric:
         """The best possible value."""
         return 0.0 if self.lower_is_better else self.factor
 
+    def guesses(self, classes: "pd.Series[float]") -> "pd.Series[float]":
+        """The values of guessing, from the numbers of classes; NaN for accuracy with fewer than
+        two classes, as of a language model."""
+        if self.name != ACCURACY.name:
+            return classes.map(lambda _: self.guess).astype(float)
+        return (self.factor / classes).where(classes > 1)
+
     @property
     def best(self) -> str:
         return "lowest" if self.lower_is_better else "highest"
@@ -124,6 +131,11 @@ METRICS = {
     metric.name: metric
     for metric in (ACCURACY, MACRO_F1, EXACT_MATCH, GREEDY_ACCURACY, BITS_PER_BYTE)
 }
+
+
+def classes_of(runs: "pd.DataFrame") -> "pd.Series[float]":
+    """The number of classes by corpus; 0 for language models."""
+    return runs["label_names"].map(len).groupby(runs["data"], sort=False).max()
 
 
 def metrics_of(runs: "pd.DataFrame") -> list[str]:

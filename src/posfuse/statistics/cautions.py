@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from posfuse.evidence.collect import CELL, naming
-from posfuse.evidence.metric import ACCURACY, Metric
+from posfuse.evidence.metric import Metric, classes_of
 from posfuse.statistics.cells import APART, convergence
 from posfuse.statistics.comparisons import PLACEBO, Criteria
 from posfuse.statistics.own_best import KEYS, OwnBest
@@ -196,17 +196,14 @@ def of_comparisons(
 
 def _arms(runs: pd.DataFrame, by: list[str], metric: Metric) -> dict[tuple[str, ...], Arm]:
     """The facts that the runs with equal `by` share, from the first of them."""
-    classes = runs.groupby("data")["label_names"].agg(lambda names: max(map(len, names)))
+    guesses = metric.guesses(classes_of(runs))
     trained = convergence(runs).groupby(by)[["last", "n"]].sum()
     last = (trained["last"] / trained["n"]).to_dict()
     arms = {}
     for key, group in runs.groupby(by, sort=False):
         run = group.iloc[0].dropna()
-        guess = metric.guess
-        if metric == ACCURACY:
-            guess = 100 / classes[run["data"]] if classes[run["data"]] > 1 else np.nan
         arms[tuple(map(str, key))] = Arm(
-            guess=guess,
+            guess=guesses[run["data"]],
             perfect=metric.perfect,
             settings={k.removeprefix("settings."): run[k] for k in map(str, run.index)},
             documents=run.get("documents.test", np.nan),

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from posfuse.evidence.collect import CELL, GROUP, by_settings, varying
-from posfuse.evidence.metric import ACCURACY, Metric
+from posfuse.evidence.metric import ACCURACY, Metric, classes_of
 from posfuse.statistics import over_documents
 from posfuse.statistics import paired as st
 from posfuse.statistics.comparisons import Criteria
@@ -29,11 +29,9 @@ def thresholds(runs: pd.DataFrame, criteria: Criteria) -> dict[str, float]:
     above: dict[str, float] = {}
     if criteria.metric != ACCURACY:
         return above
-    for data, group in runs.groupby("data", sort=False):
-        classes = max(map(len, group["label_names"]))
-        if classes < 2:
-            continue
-        way = 100 - 100 / classes
+    guesses = ACCURACY.guesses(classes_of(runs)).dropna()
+    for data, group in runs[runs["data"].isin(guesses.index)].groupby("data", sort=False):
+        way = 100 - guesses[data]
         middle = 100 - way / 2
         of_cell = ACCURACY.of(group).groupby([group[axis] for axis in CELL])
         low, high = of_cell.min(), of_cell.max()
@@ -103,13 +101,18 @@ def convergence(runs: pd.DataFrame) -> pd.DataFrame:
         own, by_epoch = (pd.to_numeric(column, errors="coerce") for column in counted)
         frame[name] = own.fillna(by_epoch)
     frame = frame.dropna()
-    frame["last"] = frame["best_evaluation"] >= frame["evaluations"]
+    frame["last"] = was_last(frame)
     return frame.groupby(CELL, sort=False, as_index=False).agg(
         n=("last", "size"),
         last=("last", "sum"),
         best=("best_evaluation", "mean"),
         evaluations=("evaluations", "mean"),
     )
+
+
+def was_last(runs: pd.DataFrame) -> "pd.Series[bool]":
+    """True for runs whose best evaluation was their last one, so they may not have converged."""
+    return runs["best_evaluation"] >= runs["evaluations"]
 
 
 # Source -> its name in tables. The first three are the fields of `SeedsConfig`.

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.report.figures import style, svg
 from posfuse.report.sections.differences import forest_of
-from posfuse.report.sections.test_lengths import results_by_length
+from posfuse.report.sections.test_lengths import chance_of, results_by_length
 from posfuse.study.looks import Verdict
 from posfuse.study.scores import by_test_length
 from posfuse.study.spec import BEYOND, Study
@@ -102,9 +102,7 @@ def by_length(runs: pd.DataFrame, study: Study) -> Figure:
         data=rows["arm"].map(corpus), encoding="", variant="", fusion=rows["arm"].map(names),
         trained=rows["max_len"],
     ).sort_values("test_length")  # fmt: skip
-    classes = rows.groupby("data")["classes"].max() if metric == ACCURACY else pd.Series()
-    chance = {str(name): 100 / n for name, n in classes.items() if n}
-    return results_by_length(rows, chance, metric)
+    return results_by_length(rows, chance_of(rows.groupby("data")["classes"].max(), metric), metric)
 
 
 def _kind(arm: str, study: Study) -> tuple[str, str]:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from posfuse.evidence.metric import ACCURACY, Metric
+from posfuse.statistics.cells import was_last
 from posfuse.statistics.comparisons import step_of
 from posfuse.statistics.lengths import area
 from posfuse.study.spec import BEYOND
@@ -74,10 +75,7 @@ def guesses(runs: pd.DataFrame, metric: Metric) -> "pd.Series[float]":
     number of classes: of the arm, or of all arms if none of its runs has classes; 0 if no run has
     classes."""
     classes = runs["classes"].astype(float).groupby(runs["arm"]).max()
-    if metric != ACCURACY:
-        return pd.Series(metric.guess, classes.index)
-    classes = classes.where(classes > 0, classes.max())
-    return (100 / classes).where(classes > 0, 0.0)
+    return metric.guesses(classes.where(classes > 0, classes.max())).fillna(0.0)
 
 
 def resolution(runs: pd.DataFrame, arms: Iterable[str], metric: Metric = ACCURACY) -> float:
@@ -91,4 +89,4 @@ def best_was_last(runs: pd.DataFrame) -> float:
     """The share of the runs whose best evaluation was their last one, so they may not have
     converged; NaN if all diverged."""
     done = runs[~runs["diverged"]]
-    return float((done["best_evaluation"] == done["evaluations"]).mean())
+    return float(was_last(done).mean())

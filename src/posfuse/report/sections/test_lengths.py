@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from posfuse.evidence.collect import CELL
-from posfuse.evidence.metric import ACCURACY, Metric
+from posfuse.evidence.metric import ACCURACY, Metric, classes_of
 from posfuse.report import table
 from posfuse.report.figures import plot, style
 from posfuse.report.sections.differences import short_table, to_baseline
@@ -25,9 +25,7 @@ def section(sweep: Sweep) -> Section | None:
     rows = by_test_length(sweep.runs, sweep.metric)
     if rows.empty:
         return None
-    labels = dict(zip(sweep.runs["data"], sweep.runs["label_names"], strict=True))
-    chance = {data: 100 / len(names) for data, names in labels.items() if names}
-    chance = chance if sweep.metric == ACCURACY else {}
+    chance = chance_of(classes_of(sweep.runs), sweep.metric)
     sliding = by_test_length(sweep.runs, sweep.metric, SLIDING)
     caption = f"{sweep.metric.heading} by test length, inside and beyond the lengths of training."
     return Section(
@@ -35,6 +33,12 @@ def section(sweep: Sweep) -> Section | None:
         drawings=drawing(results_by_length, rows, chance, sweep.metric, caption=caption),
         tables=length_tables(rows, sliding, sweep.beyond, sweep.criteria),
     )
+
+
+def chance_of(classes: "pd.Series[float]", metric: Metric) -> dict[str, float]:
+    """The accuracy of guessing by corpus, where it is known; empty for other metrics."""
+    known = metric.guesses(classes).dropna() if metric == ACCURACY else pd.Series(dtype=float)
+    return {str(data): guess for data, guess in known.items()}
 
 
 def length_tables(
