@@ -287,7 +287,7 @@ def test_a_sweeps_report_has_the_cautions(tmp_path):
     sweep = write_sweep(
         tmp_path / "sweep",
         {"add": [0.8, 0.825, 0.775], "concat": [0.5, 0.525, 0.5]},
-        settings=settings, best_epoch=2, epochs=2,
+        settings=settings, best_evaluation=2, evaluations=2,
     )  # fmt: skip
     printed = reported(sweep)
     assert f"caution: {st.FEW}\ncaution: {st.ONE_SPLIT}\n" in printed
@@ -327,7 +327,7 @@ def test_own_best_values_of_a_sweep_were_tuned_once(tmp_path):
             write_sweep(
                 tmp_path / "sweep", {name: [best - 0.1 * (scale == 1)] * 2},
                 variant=f"model.token_scale={scale}",
-                settings={"model.token_scale": scale}, best_epoch=2, epochs=2,
+                settings={"model.token_scale": scale}, best_evaluation=2, evaluations=2,
                 validation={"accuracy": best - 0.1 * (scale == 1)},
             )  # fmt: skip
     lines = [f"caution: {text}" for text in (st.FEW, st.TUNED, st.EDGE)]

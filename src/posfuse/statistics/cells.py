@@ -13,6 +13,7 @@ from posfuse.statistics import paired as st
 from posfuse.statistics.comparisons import Criteria
 from posfuse.statistics.shares import paired_share_interval, share_interval
 
+COUNTS = ["best_evaluation", "evaluations"]
 APART = 1 / 8  # of the way from chance to 100 %: the distance of either group from the threshold
 
 
@@ -92,14 +93,10 @@ def convergence(runs: pd.DataFrame) -> pd.DataFrame:
     """One row per cell: CELL, n (runs whose records have the two numbers), last (how many of them
     were best at their last evaluation), best and evaluations (means of the two numbers).
 
-    Evaluations are those on the validation split. A run whose record lacks `best_evaluation` and
-    `evaluations` was evaluated once after each epoch: best_epoch and epochs.
+    Evaluations are those on the validation split.
     """
-    frame = runs[CELL].copy()
-    for name, epochs in (("best_evaluation", "best_epoch"), ("evaluations", "epochs")):
-        counted = (runs.get(column, pd.Series(index=runs.index)) for column in (name, epochs))
-        own, by_epoch = (pd.to_numeric(column, errors="coerce") for column in counted)
-        frame[name] = own.fillna(by_epoch)
+    frame = runs.reindex(columns=[*CELL, *COUNTS])
+    frame[COUNTS] = frame[COUNTS].apply(pd.to_numeric, errors="coerce")
     frame = frame.dropna()
     frame["last"] = was_last(frame)
     return frame.groupby(CELL, sort=False, as_index=False).agg(
