@@ -90,6 +90,7 @@ def write_predictions(folder: Path, accuracy: float, shift: int = 0) -> None:
     columns = {
         "index": index,
         "length": 5 + index,
+        "group": index,
         "label": label,
         "predicted": np.where(right, label, 1 - label),
     }

@@ -31,6 +31,7 @@ def write(folder, predicted, label=LABEL, length=LENGTH, index=None, without=(),
     columns = {
         "index": np.arange(len(label)) if index is None else index,
         "length": length,
+        "group": np.arange(len(label)),
         "label": label,
         "predicted": predicted,
         **more,
@@ -102,7 +103,7 @@ def test_predictions_are_read_as_written_and_lengths_end_at_max_len(tmp_path):
     assert found["length"].tolist() == LENGTH
     assert found["label"].tolist() == LABEL
     assert found["predicted"].tolist() == turned([0, 4])
-    assert found["group"].tolist() == [0, 1, 2, 3, 4, 5]  # a file without groups
+    assert found["group"].tolist() == [0, 1, 2, 3, 4, 5]
     cut = read(folder, **{"settings.data.max_len": 7})
     assert cut["length"].tolist() == [min(n, 7) for n in LENGTH]
     groups = [9, 9, 1, 1, 1, 2]
@@ -112,7 +113,7 @@ def test_predictions_are_read_as_written_and_lengths_end_at_max_len(tmp_path):
 @pytest.mark.parametrize(
     "columns",
     [
-        *({name: None} for name in ("index", "length", "label", "predicted")),
+        *({name: None} for name in ("index", "length", "group", "label", "predicted")),
         {"label": list("abcdef")},
         {"predicted": [0.0, 1.0, float("nan"), 0.0, 1.0, 0.0]},
         {"predicted": [-1, 0, 0, 0, 0, 0]},
@@ -258,7 +259,6 @@ def test_seeds_with_different_numbers_of_documents_give_no_statistics(own_docume
 
 
 def test_documents_of_a_group_are_judged_together(tmp_path):
-    """Both operators of a seed have the groups, in files of a version with and without them."""
     wrong = {"add": [turned([0, 1, 2, 5]), turned([0, 1, 2, 4])], "concat": [LABEL, LABEL]}
     by_seed = {name: dict(enumerate(seeds)) for name, seeds in wrong.items()}
     runs, comparison = runs_of(tmp_path, by_seed)
@@ -266,11 +266,12 @@ def test_documents_of_a_group_are_judged_together(tmp_path):
     assert (alone["n_documents"], alone["n_groups"]) == (6, 6)
     assert alone["p_mcnemar"] == [2 / 2**4, 2 / 2**4]
     groups = [7, 7, 7, 2, 3, 3]
-    for seed in (0, 1):
-        write(tmp_path / "concat" / f"seed={seed}", LABEL, group=groups)
-        paired = pair(comparison, runs, "add", read_all(runs)[0])
-        assert paired.seeds == [0, 1]
-        assert paired.group.tolist() == groups
+    for fusion, seeds in wrong.items():
+        for seed, predicted in enumerate(seeds):
+            write(tmp_path / fusion / f"seed={seed}", predicted, group=groups)
+    paired = pair(comparison, runs, "add", read_all(runs)[0])
+    assert paired.seeds == [0, 1]
+    assert paired.group.tolist() == groups
     found = judge_documents(paired)
     assert (found["n_documents"], found["n_groups"]) == (6, 3)
     # Seed by seed three documents of one group and one of another: signs of 3 and 1.

@@ -31,7 +31,7 @@ from posfuse.runs.records import (
 from posfuse.seals import check_whole
 from posfuse.untrusted import read_parquet
 
-OF_DOCUMENTS = ["index", "length", "label", "predicted"]
+OF_DOCUMENTS = ["index", "length", "group", "label", "predicted"]
 OF_WINDOWS = ["index", "group", "targets"]
 COUNTED = {  # the counted column of a window, by metric
     ACCURACY.name: "right",
@@ -50,17 +50,15 @@ def _whole(path: Path) -> Iterator[None]:
 
 
 def read_predictions(run: dict[Any, Any]) -> pd.DataFrame:
-    """OF_DOCUMENTS, group and value (100 if the prediction is right, otherwise 0) of the D test
-    documents of a row of `collect`. Lengths are cut at the run's max_len. In a file without groups
-    each document is a group.
+    """OF_DOCUMENTS and value (100 if the prediction is right, otherwise 0) of the D test
+    documents of a row of `collect`. Lengths are cut at the run's max_len.
 
     Raises InputError where the file is missing, damaged, or contradicts the run's record.
     """
     path = Path(run["folder"]) / PREDICTIONS
     names, accuracy = run.get("label_names"), run.get(ACCURACY.column)
     with _whole(path):
-        whole = "a whole number"
-        table = read_parquet(path, dict.fromkeys(OF_DOCUMENTS, whole), {"group": whole})
+        table = read_parquet(path, dict.fromkeys(OF_DOCUMENTS, "a whole number"))
         for name, column in table.items():
             if column.dtype.kind not in "iu" or column.empty or column.min() < 0:
                 raise ValueError(f"{name} is not a whole number from 0 for each document")
@@ -71,7 +69,7 @@ def read_predictions(run: dict[Any, Any]) -> pd.DataFrame:
             right = f"{100 * correct:.2f} % are right"
             raise ValueError(f"{right}, result.json says {100 * accuracy:.2f} %")
     table["length"] = table["length"].clip(1, run.get("settings.data.max_len"))
-    table = table.assign(group=table.get("group", table["index"])).astype(np.int64)
+    table = table.astype(np.int64)
     return table.assign(value=100.0 * (table["label"] == table["predicted"]))
 
 

@@ -116,11 +116,8 @@ def pair(
         map(pd.DataFrame.equals, same, map(_documents, fused))
     ):
         return None
-    group = None
-    if all(one.equals(same[0]) for one in same):
-        # Some of the files may come from a version without groups.
-        group = min((t["group"] for t in (*fused, *base)), key=lambda g: g.nunique()).to_numpy()
-    return Paired(seeds, fused, base, group)
+    is_one_test = all(one.equals(same[0]) for one in same)
+    return Paired(seeds, fused, base, base[0]["group"].to_numpy() if is_one_test else None)
 
 
 def judge_documents(paired: Paired) -> dict[str, Any]:
