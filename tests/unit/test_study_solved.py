@@ -214,15 +214,14 @@ def test_a_threshold_that_guessing_reaches_has_a_caution(solved, is_guessed):
 def test_captions_name_the_share_or_both_quantities():
     own, of_share = study("mean", "share"), "the share of solved runs"
     state = looks.progress(own, RUNS)
-    assert tables.legend(own).startswith(f"Points: difference of {of_share} in percent, mean over")
+    assert tables.legend(own).startswith(f"Differences in points of {of_share}: mean over seeds")
     caption = tables.verdict_table(own, state).caption
     assert caption.startswith(f"Paired differences in points of {of_share}. ")
     assert tables.quantity(own.hypotheses, ACCURACY) == f"points of {of_share}"
     own.hypotheses[0].solved = None
-    assert tables.legend(own).startswith("Points: difference of test accuracy in percent")
-    assert tables.quantity(own.hypotheses, ACCURACY) == (
-        f"points of test accuracy, or of {of_share}"
-    )
+    both = f"points of test accuracy, or of {of_share}"
+    assert tables.legend(own).startswith(f"Differences in {both}: mean over seeds")
+    assert tables.quantity(own.hypotheses, ACCURACY) == both
     own.hypotheses[1].outcome = "beyond"
     assert "if its test accuracy is at least 90 % beyond the trained length." in tables.legend(own)
     beyond = replace(state.verdicts[1], hypothesis=own.hypotheses[1])

@@ -87,21 +87,12 @@ def legend(study: Study) -> str:
     of_solved = solved_legend(study)
     normal = " and about normal" * any(h.solved is None for h in study.hypotheses)
     return (
-        f"{_differences(study)}, {over}. In brackets: its "
-        "interval at the level of the test. The result is tested after "
-        f"{seen}. For these settings, the chance of any false difference in a family of hypotheses "
-        f"is at most {100 * study.testing.alpha:g} %, and so is that of any false equivalence, if "
-        f"differences over {study.units} are independent{normal}.{of_solved}"
+        f"Differences in {quantity(study.hypotheses, study.measured)}: {over}. In brackets: the "
+        f"interval at the level of the test. The result is tested after {seen}. For these "
+        "settings, the chance of any false difference in a family of hypotheses is at most "
+        f"{100 * study.testing.alpha:g} %, and so is that of any false equivalence, if differences "
+        f"over {study.units} are independent{normal}.{of_solved}"
     )
-
-
-def _differences(study: Study) -> str:
-    metric = study.measured
-    if all(h.solved is not None for h in study.hypotheses):
-        return "Points: difference of the share of solved runs in percent"
-    if metric.is_share:
-        return f"Points: difference of test {metric.title} in percent"
-    return f"{metric.heading}: difference on the test split{metric.better}"
 
 
 def verdict_table(study: Study, state: Progress) -> Table:
