@@ -121,6 +121,9 @@ def test_a_table_has_the_columns_and_types_that_posfuse_writes(tmp_path, monkeyp
     records.write_table(tmp_path / records.DIAGNOSTICS, table)
     path = tmp_path / "diagnostics.parquet"
     assert records.read_table(path, Diagnostic).to_dict("records") == [vars(rows[0])]
+    empty = tmp_path / "no_rows.parquet"  # of a run that ends before its first epoch does
+    records.write_table(empty, records.table_of(Diagnostic, []))
+    assert list(records.read_table(empty, Diagnostic)) == list(table)
     good = pd.read_parquet(path)
     for wrong, reason in (
         (good.drop(columns="n"), "has no n"),
