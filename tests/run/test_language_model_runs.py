@@ -1,6 +1,7 @@
 """Runs with task=language_model: their records, computed again, and their resume."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from posfuse.runs.checks import checked
 from posfuse.train import train
 from posfuse.training.export import export
 from posfuse.training.next_token import NextToken
+from posfuse.training.sample import continuation
 from posfuse.training.trained import load_run
 from small_runs import SMALL, composed, interrupted, small_config
 
@@ -245,6 +247,15 @@ def test_a_sample_of_a_text_stays_at_trained_positions(text_run, monkeypatch):
         assert status is None
         assert text.startswith(prompt)
     assert max(ends) <= 8
+
+
+def test_a_model_that_reads_one_token_continues_it(text_run):
+    _, _, module = load_run(text_run[0])
+    prompt = torch.tensor([[3, 7]])
+    tokens = continuation(module.model, prompt, 4, 1, 0.0, 0)[0].tolist()
+    for before, after in pairwise([7, *tokens]):
+        logits = module.model(torch.tensor([[before]]), torch.tensor([1]))
+        assert logits[0, 0].argmax() == after
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def continuation(
     whole, end = ids, ids.shape[1] + n
     context = ids if ids.shape[1] < reach else ids[:, -max(1, reach // 2) :]
     while whole.shape[1] < end:
-        steps = min(end - whole.shape[1], reach - context.shape[1])
+        steps = min(end - whole.shape[1], max(1, reach - context.shape[1]))
         whole = torch.cat((whole, model.generate(context, steps, temperature, draws)), 1)
         context = whole[:, -max(1, reach // 2) :]
     return whole[:, ids.shape[1] :]
