@@ -259,6 +259,13 @@ def test_a_gate_with_a_linear_start_is_its_gate_but_for_the_start(kind: str) -> 
     assert option == arm | {"name": f"gate_{kind}"}
 
 
+def test_an_encoding_with_a_name_of_its_own_is_not_replaced() -> None:
+    for name in ("rope_linear_start", "my_rope"):
+        plain = checked(composed("encoding=rope", f"encoding.name={name}"))
+        asked = composed("encoding=rope", f"encoding.name={name}", "fidelity.rope=table")
+        assert checked(asked).encoding == plain.encoding
+
+
 @pytest.mark.parametrize(
     ("override", "message"),
     [

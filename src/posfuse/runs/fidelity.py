@@ -21,7 +21,7 @@ OPERATORS = (
 )  # fmt: skip
 
 # key of the config -> option -> (value that swaps, class in the YAML file, class that runs). An
-# option has the name of its encoding or operator, without the suffix for the start.
+# option has the name of its encoding, or of its operator without the suffix for the start.
 FUSION, ENCODING = "posfuse.model.fusion", "posfuse.model.encoding"
 SWAPS = {
     "fusion": {
@@ -64,7 +64,7 @@ def apply_fidelity(cfg: Config) -> None:
                     f"{key}={name}: not in the authors' notebooks; with fidelity=notebook use one "
                     f"of {', '.join(known)}"
                 )
-    _swap(cfg, "fusion", fusion, cfg.fusion)
+    _swap(cfg, "fusion", fusion.removesuffix(LINEAR_START), cfg.fusion)
     _set_arguments(cfg)
     if _swap(cfg, "encoding.table", encoding, cfg.encoding.table):
         if cfg.encoding.attention not in ({}, ATTENTION[encoding]):
@@ -75,10 +75,9 @@ def apply_fidelity(cfg: Config) -> None:
         cfg.encoding.attention = {}
 
 
-def _swap(cfg: Config, key: str, name: str, node: dict[str, Any]) -> bool:
+def _swap(cfg: Config, key: str, option: str, node: dict[str, Any]) -> bool:
     """Replace the class in the node if the option of this name requires it. Returns True if it
     did."""
-    option = name.removesuffix(LINEAR_START)
     if option not in SWAPS[key]:
         return False
     value, named, runs = SWAPS[key][option]
