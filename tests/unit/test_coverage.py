@@ -1,12 +1,15 @@
 """The warning for texts of which a run's tokens say little."""
 
+import pandas as pd
 import pytest
 
-from posfuse.runs.coverage import coverage_warning
+from posfuse.runs.checks import checked
+from posfuse.runs.coverage import coverage_warning, training_lengths
 from posfuse.runs.identity import flatten
 from posfuse.runs.records import RESULT, read_result
 from posfuse.tracking.finished import Finished
 from small_records import reported, write_record
+from small_runs import composed
 
 SPLITS = ("train", "validation", "test")
 CHARACTERS = "set data.vocabulary.unit=characters for texts without spaces between words"
@@ -43,6 +46,15 @@ def record(unknown=(0.0, 0.0, 0.0), tokens=(9.0, 9.0, 9.0), unit="words", **sett
 )  # fmt: skip
 def test_it_names_the_option_that_helps(found, line) -> None:
     assert coverage_warning(flatten(found)) == line
+
+
+def test_the_documents_of_a_task_that_needs_no_labels_are_counted_without_them(tmp_path) -> None:
+    for split in SPLITS:
+        pd.DataFrame({"text": ["a b c", "a", "a b"]}).to_parquet(tmp_path / f"{split}.parquet")
+    place = ["data=folder", f"data.path={tmp_path}", f"cache_dir={tmp_path / 'cache'}"]
+    own = ["task.name=own", "task._target_=posfuse.training.task.NextTokenTask"]
+    cfg = checked(composed(*place, *own, "trainer.monitor=loss"))
+    assert training_lengths(cfg, lambda: None).tolist() == [1, 2, 3]
 
 
 def test_the_report_and_wandb_show_it_once(tmp_path) -> None:

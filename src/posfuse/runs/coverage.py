@@ -11,6 +11,7 @@ from posfuse.config import Config
 from posfuse.data.corpora import SPLITS
 from posfuse.data.token_store import open_store
 from posfuse.data.vocabulary import Poll
+from posfuse.runs.checks import task_of
 from posfuse.runs.seeds import validation_seed, with_split_seed
 
 UNKNOWN_SHARE = 0.3  # of a split's tokens; a warning from this value on
@@ -53,10 +54,11 @@ def repetition(row: Mapping[Any, Any]) -> str | None:
 
 
 def training_lengths(cfg: Config, poll: Poll) -> np.ndarray:
-    """Tokens of each training document of a classifier's run, before the cut, ascending,
-    (documents,). Opens the token store of the run, as `open_store` does."""
-    data, path = with_split_seed(cfg), cfg.host.path
-    store = open_store(data, cfg.cache_dir, validation_seed(cfg), poll, path)
+    """Tokens of each training document of a run that reads whole documents, before the cut,
+    ascending, (documents,). Opens the token store of the run, as `open_store` does."""
+    data, labelled = with_split_seed(cfg), task_of(cfg).needs_labels
+    seed, path = validation_seed(cfg), cfg.host.path
+    store = open_store(data, cfg.cache_dir, seed, poll, path, labelled)
     return np.sort(store.splits["train"].lengths)
 
 
