@@ -10,6 +10,7 @@ import pytest
 from posfuse.config import DataConfig, SplitsConfig, VocabularyConfig
 from posfuse.data import corpora, token_store
 from posfuse.data.corpora import load
+from posfuse.data.sources import in_hub_form
 from posfuse.data.token_store import open_store, store_key
 from posfuse.errors import InputError
 from small_runs import write_corpus
@@ -129,6 +130,28 @@ def test_a_build_that_fails_leaves_no_store(cfg, tmp_path, monkeypatch, call, er
             open_store(cfg, tmp_path / "cache")
     assert not [p for p in (tmp_path / "cache").iterdir() if p.is_dir()]
     open_store(cfg, tmp_path / "cache")
+
+
+def test_a_corpus_that_cannot_be_read_is_not_reported_as_a_bad_cache(cfg, tmp_path, monkeypatch):
+    class OfHub:
+        column_names = ("text", "label")
+
+        def select_columns(self, columns):
+            raise OSError(errno.EIO, "Input/output error")
+
+    def of_files():
+        return {split: pd.read_csv(tmp_path / "lost.csv") for split in corpora.SPLITS}
+
+    def of_hub():
+        return dict.fromkeys(corpora.SPLITS, in_hub_form(OfHub(), "a/b (train)"))
+
+    for read, message in (
+        (of_files, r"tiny: cannot be read \(.*No such file.*lost\.csv'\)"),
+        (of_hub, r"a/b \(train\): not readable \(Input/output error\)"),
+    ):
+        monkeypatch.setattr(token_store, "load", lambda _, read=read: corpora.Corpus("1", read))
+        with pytest.raises(InputError, match=message):
+            open_store(cfg, tmp_path / "cache")
 
 
 CHANGES = [

@@ -47,8 +47,9 @@ def in_hub_form(part: Any, name: str) -> Source:
     """A split of the library `datasets`, memory-mapped from disk."""
 
     def read(column: str) -> "Iterator[pd.Series]":
-        for table in part.select_columns([column]).with_format("arrow").iter(ROWS):
-            yield table.column(0).to_pandas()
+        with input_errors(f"{name}: not readable", "check the disk, or download the corpus again"):
+            for table in part.select_columns([column]).with_format("arrow").iter(ROWS):
+                yield table.column(0).to_pandas()
 
     return Source(name, part.column_names, read)
 

@@ -12,7 +12,7 @@ from posfuse.config import DataConfig
 from posfuse.data.corpora import SPLITS, Corpus
 from posfuse.data.names import canonical, check_distinct
 from posfuse.data.sources import Source, in_memory
-from posfuse.errors import InputError, input_errors
+from posfuse.errors import InputError, input_errors, lacks_memory
 
 INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")  # as str() writes integers that fit into int64
 CURE = "give a validation file, change data.validation_fraction, or set data.validation_stratified"
@@ -56,9 +56,15 @@ def splits(
     `validation_seed` and `labelled` are as in `open_store`. Raises InputError for documents that
     cannot be used.
     """
+    try:
+        read = corpus.read()
+    except OSError as error:
+        if lacks_memory(error):
+            raise
+        raise InputError(f"{cfg.name}: cannot be read ({error}); correct this file") from error
     sources = {
         split: part if isinstance(part, Source) else in_memory(part, f"{cfg.name} ({split})")
-        for split, part in corpus.read().items()
+        for split, part in read.items()
     }
     has_labels = labelled or all(cfg.labels in source.columns for source in sources.values())
     try:
