@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from posfuse.config import Config
 from posfuse.errors import InputError
 from posfuse.runs import identity, records
 from small_runs import small_config, write_corpus
@@ -35,6 +36,19 @@ def test_a_test_run_of_a_study_names_its_plan(cfg, tmp_path) -> None:
     assert "plan" not in records.identity(cfg, tmp_path)
     assert identity.fingerprint(own) == identity.fingerprint(cfg)
     assert identity.fingerprint(cfg) == identity.fingerprint_of(identity.settings(cfg))
+
+
+def test_own_code_is_the_file_of_a_class_or_of_the_module_that_names_it(tmp_path, monkeypatch):
+    code = "from functools import partial\nclass Own: ...\nbound = partial(Own)\n"
+    (tmp_path / "own_parts.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    for target, files in (
+        ("own_parts.Own", {tmp_path / "own_parts.py"}),
+        ("own_parts.bound", {tmp_path / "own_parts.py"}),
+        ("math.sqrt", set()),
+        ("posfuse.model.fusion.Add", set()),
+    ):
+        assert identity.own_files(Config(fusion={"_target_": target})) == files
 
 
 def test_settings_differ_in_keys_that_either_lacks() -> None:

@@ -4,9 +4,11 @@ A run is a function of its config, its texts and the numerics of this version. T
 fingerprint have the same numbers.
 """
 
+import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -139,8 +141,18 @@ def own_code(cfg: Config) -> dict[str, str]:
 def own_files(cfg: Config) -> set[Path]:
     """The files outside posfuse that define classes and functions of the config."""
     targets = {v for k, v in flatten(asdict(cfg)).items() if v and k.endswith("_target_")}
-    parts = [pkgutil.resolve_name(t) for t in sorted(targets) if not t.startswith("posfuse.")]
-    return {Path(inspect.getsourcefile(part) or "") for part in parts}
+    own = [target for target in targets if not target.startswith("posfuse.")]
+    return {Path(file) for file in map(_source_file, own) if file is not None}
+
+
+def _source_file(target: str) -> str | None:
+    """The file that defines a class or function. For another callable, such as a functools.partial,
+    the file of its module; None for one without Python code."""
+    with suppress(TypeError):
+        return inspect.getsourcefile(pkgutil.resolve_name(target))
+    with suppress(TypeError):
+        return inspect.getsourcefile(importlib.import_module(target.rpartition(".")[0]))
+    return None
 
 
 def owner(cfg: Config) -> dict[str, str]:
