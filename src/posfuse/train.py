@@ -25,7 +25,7 @@ from posfuse.runs import configs, hydra_errors, records
 from posfuse.runs.checks import checked, task_of
 from posfuse.runs.folders import other_overrides
 from posfuse.runs.hydra_errors import one_line
-from posfuse.runs.multirun import common_overrides
+from posfuse.runs.multirun import read_multirun
 from posfuse.sweeps.failures import RunFailed, message_of, record_failure, report
 from posfuse.sweeps.skipping import done_line, label_of, score_of
 from posfuse.tracking.live import track
@@ -95,9 +95,10 @@ def job(config: DictConfig) -> float:
             log.info(DEFAULT)
         own, place = other_overrides(overrides), ""
         if hydra_cfg.mode == RunMode.MULTIRUN:
-            common, runs = common_overrides(Path(hydra_cfg.sweep.dir))
-            own = [override for override in own if override not in common]
-            place = f"run {hydra_cfg.job.num + 1} of {runs}: "
+            asked = read_multirun(Path(hydra_cfg.sweep.dir))
+            own = [override for override in own if override not in asked.common]
+            n = len(asked.folders) + asked.to_come
+            place = f"run {hydra_cfg.job.num + 1} of {n}: "
         record = train(cfg, folder, own, place)
         if hydra_cfg.mode == RunMode.RUN:
             log.info("results: %s; next: other settings, for example in a sweep: %s", folder, SWEEP)

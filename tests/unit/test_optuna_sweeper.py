@@ -21,7 +21,7 @@ from posfuse.errors import AlreadyRunning
 from posfuse.process import signals
 from posfuse.runs import records
 from posfuse.runs.composing import Composer
-from posfuse.runs.multirun import common_overrides, folders_asked_for, runs_to_come
+from posfuse.runs.multirun import read_multirun
 from posfuse.sweeps.failures import record_failure
 from posfuse.sweeps.status import runs_of
 from refusals import refusal
@@ -103,12 +103,12 @@ def test_the_trials_are_those_of_optunas_own_loop(search, capsys, tmp_path):
     own = theirs(n)
     assert batches == [[["data.limit=9", *trial]] for trial in own]
     sweep = tmp_path / "mine"
-    asked = [folder.relative_to(sweep).as_posix() for folder in folders_asked_for(sweep)]
+    asked = read_multirun(sweep).folders
     assert len(set(asked)) == n
     lr, fusion = own[5]
     place = f"bbc_lead_paragraph/sinusoidal/{fusion.partition('=')[2]}/data.limit=9__{lr}/seed=0"
     assert asked[5] == place
-    assert common_overrides(sweep) == ({"data.limit=9"}, n)
+    assert read_multirun(sweep).common == {"data.limit=9"}
     out = capsys.readouterr().out.splitlines()
     assert out[0] == f"{n} trials in {sweep}; Ctrl-C stops, the same command resumes"
     scores = [quality(trial) for trial in own]
@@ -136,7 +136,7 @@ def test_each_trial_trains_every_seed_and_batches_hold_several_trials(search, tm
     assert [job[1] for job in jobs] == ["seed=0", "seed=1"] * 5
     assert len({job[0] for job in jobs}) == 5
     assert all(a[0] == b[0] for a, b in zip(jobs[::2], jobs[1::2], strict=True))
-    asked = folders_asked_for(tmp_path / "mine")
+    asked = read_multirun(tmp_path / "mine").folders
     assert len(set(asked)) == 10
     *trials, best = capsys.readouterr().out.splitlines()[1:]
     means = [(quality(a) + quality(b)) / 2 for a, b in zip(jobs[::2], jobs[1::2], strict=True)]
@@ -155,14 +155,15 @@ def test_a_batch_has_at_most_the_runs_of_an_experiment(search):
 def test_readers_know_how_many_runs_a_search_has_and_what_it_varies(search, tmp_path):
     class Reader(Launcher):
         def launch(self, jobs, initial_job_idx):
-            seen.append((common_overrides(sweep), runs_to_come(sweep), len(runs_of(sweep))))
+            asked = read_multirun(sweep)
+            seen.append((asked.common, len(asked.folders), asked.to_come, len(runs_of(sweep))))
             return super().launch(jobs, initial_job_idx)
 
     sweep, seen = tmp_path / "mine", []
     arms = {name: [f"fusion={name}", "optim.lr=0.1"] for name in ("add", "concat")}
     given = ["arm=add,concat", "data.limit=9", "seed=0,1", "model.dropout=interval(0.1,0.2)"]
     search(*given, n_jobs=2, launcher=Reader(), arms=arms)
-    assert seen == [(({"data.limit=9"}, 6), 2, 6), (({"data.limit=9"}, 6), 0, 6)]
+    assert seen == [({"data.limit=9"}, 4, 2, 6), ({"data.limit=9"}, 6, 0, 6)]
 
 
 def test_a_failed_trial_is_told_as_failed(search, capsys):
@@ -220,7 +221,7 @@ def test_an_arm_is_a_choice_and_the_search_ends_when_every_value_is_tried(search
     assert sorted(job for (job,) in batches) == sorted(arms.values())
     out = capsys.readouterr().out
     assert "Optuna proposes no new values; the search ends after 2 trials" in out
-    assert runs_to_come(tmp_path / "mine") == 0
+    assert read_multirun(tmp_path / "mine").to_come == 0
 
 
 def test_a_search_may_have_one_arm(search):
@@ -333,7 +334,7 @@ def test_a_search_ends_at_a_run_of_another_process(search, tmp_path, capsys, is_
         def value(self, job):
             if len(self.batches) < 3:
                 return quality(job)
-            run = folders_asked_for(tmp_path / "mine")[-1]
+            run = tmp_path / "mine" / read_multirun(tmp_path / "mine").folders[-1]
             run.mkdir(parents=True)
             if is_over:  # the other process has removed the failure
                 (run / records.RESULT).touch()

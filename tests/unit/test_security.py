@@ -20,7 +20,7 @@ from posfuse.data.pretrained_folder import read_tokenizer
 from posfuse.data.token_store import open_store
 from posfuse.errors import InputError
 from posfuse.runs import configs
-from posfuse.runs.multirun import folders_asked_for, primary_family
+from posfuse.runs.multirun import read_multirun
 from posfuse.sweeps.status import runs_of
 from posfuse.training.checkpoints import read_checkpoint
 from posfuse.training.export import CHECKSUM, _checksum, load_export
@@ -86,9 +86,8 @@ def test_a_hostile_multirun_file_runs_no_code_in_the_status_and_the_report(tmp_p
         f"data: {{name: a, corpus: {target}}}\n"
         "encoding: {name: b}\nfusion: {name: c}\nseed: 0\n"
     )
-    (run,) = folders_asked_for(tmp_path)
-    assert run == tmp_path / "a" / "b" / "c" / "seed=0"
-    assert primary_family(tmp_path) == ()
+    asked = read_multirun(tmp_path)
+    assert (asked.folders, asked.primary) == (["a/b/c/seed=0"], ())
     assert [status.state for status in runs_of(tmp_path)] == ["missing"]
     assert not Path("ran").exists()
 
@@ -103,7 +102,7 @@ def test_a_multirun_file_with_values_of_a_wrong_type_is_one_line(tmp_path, value
         f"hydra: {{sweeper: {{params: {{}}}}, overrides: {{task: []}}}}\n{values}\n"
     )
     with pytest.raises(InputError, match=r"multirun\.yaml: not a sweep's settings"):
-        folders_asked_for(tmp_path)
+        read_multirun(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +115,7 @@ def test_a_multirun_file_asks_for_a_bounded_number_of_runs(tmp_path, asked_for: 
         f"hydra: {{sweeper: {{params: {{}}}}, overrides: {{task: {asked_for.split()}}}}}\nseed: 0"
     )
     with pytest.raises(InputError, match="more than 100000 runs"):
-        folders_asked_for(tmp_path)
+        read_multirun(tmp_path)
 
 
 def test_a_config_is_read_without_its_code(tmp_path):

@@ -1,5 +1,6 @@
 """The sweeper gives the jobs of Hydra's basic sweeper, for all syntax of a sweep."""
 
+import os
 import random
 import re
 from pathlib import Path
@@ -16,7 +17,7 @@ from omegaconf import OmegaConf
 
 from posfuse.config import CONF_DIR
 from posfuse.errors import InputError
-from posfuse.runs.multirun import MULTIRUN, common_overrides, folders_asked_for
+from posfuse.runs.multirun import MULTIRUN, asked_beside, read_multirun
 from refusals import refusal
 
 
@@ -218,8 +219,7 @@ def sweep(composed, tmp_path):
         overrides = [own[0], *(a for a in arguments if a.startswith("hydra."))]
         config.hydra.overrides.hydra, config.hydra.overrides.task = overrides, task
         swept(kinds()["PosfuseSweeper"], config, composed[1], task)
-        root = tmp_path / "mine"
-        return [folder.relative_to(root).as_posix() for folder in folders_asked_for(root)]
+        return read_multirun(tmp_path / "mine").folders
 
     return call
 
@@ -229,6 +229,13 @@ def test_readers_know_the_folders_of_ones_own_files(sweep):
         "bbc_lead_paragraph/none/add/seed=1",
         "bbc_lead_paragraph/none/mod/seed=1",
     ]
+
+
+def test_readers_know_the_last_of_two_commands_within_a_tick_of_the_clock(sweep, tmp_path):
+    for seed in (1, 2):
+        (folder,) = sweep(f"seed={seed}")
+        os.utime(tmp_path / "mine" / MULTIRUN, (0, 0))
+        assert asked_beside(tmp_path / "mine" / folder) == [Path(folder)]
 
 
 def test_readers_know_the_folder_of_a_value_that_refers_to_another_key(sweep):
@@ -284,11 +291,11 @@ def test_an_arm_stands_for_its_overrides(jobs, tmp_path):
     found = jobs("PosfuseSweeper", ["seed=0,1"], {"arm": "small,large"}, arms=ARMS)
     assert found == [[*own, f"seed={seed}"] for own in ARMS.values() for seed in (0, 1)]
     sweep = tmp_path / "PosfuseSweeper"
-    names = [str(folder.relative_to(sweep)) for folder in folders_asked_for(sweep)]
+    asked = read_multirun(sweep)
     data = "bbc_lead_paragraph"
     places = (f"{data}/sinusoidal/add/optim.lr=0.1", f"{data}/none/concat")
-    assert names == [f"{place}/seed={seed}" for place in places for seed in (0, 1)]
-    assert common_overrides(sweep) == (set(), 4)
+    assert asked.folders == [f"{place}/seed={seed}" for place in places for seed in (0, 1)]
+    assert asked.common == set()
 
 
 def test_what_all_runs_of_a_sweep_have_is_not_in_their_labels(jobs, tmp_path):
@@ -298,7 +305,8 @@ def test_what_all_runs_of_a_sweep_have_is_not_in_their_labels(jobs, tmp_path):
     }
     jobs("PosfuseSweeper", ["data.limit=9", "seed=0,1,2"], {"arm": "a,b"}, arms=arms)
     common = {"fusion=add", "model.d_ff=8", "data.limit=9"}
-    assert common_overrides(tmp_path / "PosfuseSweeper") == (common, 6)
+    asked = read_multirun(tmp_path / "PosfuseSweeper")
+    assert (asked.common, len(asked.folders), asked.to_come) == (common, 6, 0)
 
 
 def test_an_unknown_arm_is_refused(jobs):

@@ -15,9 +15,8 @@ from posfuse.runs.folders import lies_in
 from posfuse.runs.multirun import (
     MULTIRUN,
     check_is_current,
-    folders_asked_for,
     has_result,
-    primary_family,
+    read_multirun,
 )
 from posfuse.runs.records import CLASSES, RESULT, failures_in
 
@@ -200,10 +199,10 @@ def missing(folder: str | Path, runs: pd.DataFrame) -> list[str]:
     in_place = _in_place(runs)
     for sweep_id in runs["sweep_id"].unique():
         for sweep in _sweeps(folder, sweep_id):
-            folders = [
-                f for f in folders_asked_for(sweep) if str(f) not in in_place and not has_result(f)
-            ]
-            absent |= dict.fromkeys(run.relative_to(sweep).as_posix() for run in folders)
+            asked = read_multirun(sweep).folders
+            absent |= dict.fromkeys(
+                f for f in asked if str(sweep / f) not in in_place and not has_result(sweep / f)
+            )
     return [*absent]
 
 
@@ -219,7 +218,8 @@ def declared_family(folder: str | Path, sweep_id: str) -> tuple[str, ...]:
 
     Raises InputError if the sweep's multirun.yaml is damaged.
     """
-    return next(filter(None, map(primary_family, _sweeps(folder, sweep_id))), ())
+    families = (read_multirun(sweep).primary for sweep in _sweeps(folder, sweep_id))
+    return next(filter(None, families), ())
 
 
 def failures(folder: str | Path, runs: pd.DataFrame) -> list[str]:

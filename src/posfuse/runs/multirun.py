@@ -1,7 +1,8 @@
-"""Writes and reads multirun.yaml of a sweep, which has the runs of its last command."""
+"""The runs of a sweep's last command, from its multirun.yaml."""
 
 from collections.abc import Mapping
-from functools import cache
+from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import islice, product
 from math import prod
 from pathlib import Path
@@ -21,64 +22,57 @@ MULTIRUN = "multirun.yaml"
 MOST_RUNS = 100_000  # of a sweep; a range in a file may be larger than memory
 
 
-def read_multirun(path: Path) -> tuple[Any, dict[str, list[str]]]:
-    """The composed config in a multirun.yaml, and the values of each override of the sweep.
+@dataclass(frozen=True)
+class Multirun:
+    """The runs of a command; without its multirun.yaml there are none."""
 
-    The keys of the overrides are as in the command, with a leading + or ~ and a package. Raises
-    InputError if the file is damaged.
-    """
+    folders: list[str] = field(default_factory=list)  # of the runs, in the sweep's folder
+    to_come: int = 0  # runs of trials that a search has not proposed yet
+    common: set[str] = field(default_factory=set)  # overrides of all runs, except searched ones
+    primary: tuple[str, ...] = ()  # the operators in sweep.primary
+    config: Any = None  # the composed config
+
+
+def read_multirun(sweep: Path) -> Multirun:
+    """The runs of a sweep's last command. Raises InputError if multirun.yaml is damaged."""
+    path = sweep / MULTIRUN
+    if not path.exists():
+        return Multirun()
+    state = path.stat()  # two files that are written within a tick of the clock differ in st_ino
+    return _read(path, state.st_mtime_ns, state.st_ino)
+
+
+@lru_cache
+def _read(path: Path, *version: int) -> Multirun:
     fix = "run the sweep's command again to write it"
     with input_errors(f"{path}: not a sweep's settings", fix):
-        config: Any = OmegaConf.create(read_yaml(path, is_interpolated=True))
-        values = _values_of(config)
-        if prod(map(len, values.values())) > MOST_RUNS:
-            raise ValueError(f"more than {MOST_RUNS} runs")
-        # What is read below; each raises an error for a part of another type.
-        folders_of([[f"seed={seed}"] for seed in values.get("seed", [])] or [[]], config)
-        [",".join(own) for own in _arms(config).values()]
-        _primary(config)
-        _to_come(config, values)
-    return config, values
+        return multirun_of(OmegaConf.create(read_yaml(path, is_interpolated=True)))
 
 
-def write_multirun(config: Any) -> None:
-    """Write multirun.yaml of the sweep with this composed config. Its runs may read the file now,
-    and another command may write it."""
-    sweep = Path(config.hydra.sweep.dir)
-    sweep.mkdir(parents=True, exist_ok=True)
-    with FileLock(sweep / f".{MULTIRUN}.lock"), replacing(sweep / MULTIRUN) as part:
-        OmegaConf.save(config, part)
-
-
-def _values_of(config: Any) -> dict[str, list[str]]:
-    """The values of each override of a sweep. A ${...} in a value belongs to the run's config."""
-    params = [f"{k}={v}" for k, v in (config.hydra.sweeper.get("params") or {}).items()]
+def multirun_of(config: Any) -> Multirun:
+    """The runs of the sweep with this composed config. A ${...} in a value belongs to the run's
+    config. Raises an error of any type if the config is not a sweep's."""
+    sweeper = config.hydra.sweeper
+    arms = {name: list(own) for name, own in (sweeper.get("arms") or {}).items()}
+    params = [f"{k}={v}" for k, v in (sweeper.get("params") or {}).items()]
     task: Any = OmegaConf.to_container(config.hydra.overrides.task, resolve=False)
     parsed = OverridesParser.create().parse_overrides([*params, *task])
-    return {override.get_key_element(): _values(override) for override in parsed}
-
-
-def _to_come(config: Any, values: Mapping[str, list[str]]) -> int:
-    """The number of runs of the trials that a search has not proposed yet; 0 for a grid."""
-    trials = len(values.get("arm", []))
-    left = max(0, int(config.hydra.sweeper.get("n_trials") or 0) - trials)
-    return min(left * prod(map(len, values.values())) // trials, MOST_RUNS) if trials else 0
-
-
-def runs_to_come(sweep: Path) -> int:
-    """The number of runs of the last command whose folders are not known yet, because a search will
-    propose their values."""
-    return _to_come(*read_multirun(sweep / MULTIRUN)) if (sweep / MULTIRUN).exists() else 0
-
-
-def _arms(config: Any) -> dict[str, list[str]]:
-    """The overrides of each arm."""
-    return {name: list(own) for name, own in (config.hydra.sweeper.get("arms") or {}).items()}
-
-
-def _primary(config: Any) -> tuple[str, ...]:
-    """The operators in sweep.primary."""
-    return tuple(map(str, (config.get("sweep") or {}).get("primary") or ()))
+    values = {override.get_key_element(): _values(override) for override in parsed}
+    n = prod(map(len, values.values()))
+    if n > MOST_RUNS:
+        raise ValueError(f"more than {MOST_RUNS} runs")
+    choices = [[f"{key}={value}" for value in own] for key, own in values.items()]
+    jobs = [with_arm(list(job), arms) for job in product(*choices)]
+    trials = values.get("arm", [])
+    left = max(0, int(sweeper.get("n_trials") or 0) - len(trials))
+    fixed = {own[0] for own in choices if len(own) == 1}
+    return Multirun(
+        folders_of(jobs, config),
+        min(left * n // len(trials), MOST_RUNS) if trials else 0,
+        fixed if "n_trials" in sweeper or not jobs else set.intersection(*map(set, jobs)),
+        tuple(map(str, (config.get("sweep") or {}).get("primary") or ())),
+        config,
+    )
 
 
 def _values(override: Override) -> list[str]:
@@ -90,32 +84,13 @@ def _values(override: Override) -> list[str]:
     return [override.get_value_element_as_str()]
 
 
-def folders_asked_for(sweep: Path) -> list[Path]:
-    """The folders of the runs of the last command; none if multirun.yaml is missing."""
-    if not (sweep / MULTIRUN).exists():
-        return []
-    return folders_of_sweep(read_multirun(sweep / MULTIRUN)[0], sweep)
-
-
-def folders_of_sweep(config: Any, sweep: Path) -> list[Path]:
-    """The folders of all runs of the sweep with this composed config."""
-    overrides = _values_of(config).items()
-    choices = [[f"{key}={value}" for value in values] for key, values in overrides]
-    jobs = [with_arm(list(job), _arms(config)) for job in product(*choices)]
-    return [sweep / folder for folder in folders_of(jobs, config)]
-
-
-def common_overrides(sweep: Path) -> tuple[set[str], int]:
-    """The overrides that all runs of the sweep's last command share, and the number of runs.
-
-    Those of a search exclude the values that it proposes, because later trials have others.
-    """
-    cfg, overrides = read_multirun(sweep / MULTIRUN)
-    common = {f"{key}={values[0]}" for key, values in overrides.items() if len(values) == 1}
-    names = overrides.get("arm")
-    if names and "n_trials" not in cfg.hydra.sweeper:
-        common |= set.intersection(*(set(with_arm([f"arm={n}"], _arms(cfg))) for n in names))
-    return common, prod(map(len, overrides.values())) + _to_come(cfg, overrides)
+def write_multirun(config: Any) -> None:
+    """Write multirun.yaml of the sweep with this composed config. Its runs may read the file now,
+    and another command may write it."""
+    sweep = Path(config.hydra.sweep.dir)
+    sweep.mkdir(parents=True, exist_ok=True)
+    with FileLock(sweep / f".{MULTIRUN}.lock"), replacing(sweep / MULTIRUN) as part:
+        OmegaConf.save(config, part)
 
 
 def with_arm(overrides: list[str], arms: Mapping[str, list[str]]) -> list[str]:
@@ -133,11 +108,14 @@ def with_arm(overrides: list[str], arms: Mapping[str, list[str]]) -> list[str]:
     return own
 
 
-def primary_family(sweep: Path) -> tuple[str, ...]:
-    """The operators in sweep.primary of the sweep's last command; none if the file is missing."""
-    if not (sweep / MULTIRUN).exists():
-        return ()
-    return _primary(read_multirun(sweep / MULTIRUN)[0])
+def asked_beside(folder: Path) -> list[Path]:
+    """The folders of all runs of the sweep's last command, relative to the sweep's folder; none if
+    the command did not ask for this run."""
+    for sweep in folder.parents:
+        if (sweep / MULTIRUN).exists():
+            asked = [*map(Path, read_multirun(sweep).folders)]
+            return asked if folder.relative_to(sweep) in asked else []
+    return []
 
 
 def check_is_current(folder: Path) -> None:
@@ -149,28 +127,11 @@ def check_is_current(folder: Path) -> None:
     if not (folder / FAILURE).exists():
         return
     failure = read_failure(folder / FAILURE)
-    if failure["kind"] != Conflict.kind:
-        return
-    sweep = next((above for above in folder.parents if (above / MULTIRUN).exists()), None)
-    if sweep is None or folder in _last_asked_for(sweep, (sweep / MULTIRUN).stat().st_mtime_ns):
+    is_of_sweep = any((above / MULTIRUN).exists() for above in folder.parents)
+    if failure["kind"] == Conflict.kind and (asked_beside(folder) or not is_of_sweep):
         raise InputError(
             f"{folder}: left out, not the run that was last asked for: {failure['message']}"
         )
-
-
-def asked_beside(folder: Path) -> list[Path]:
-    """The folders of all runs of the sweep's last command, relative to the sweep's folder; none if
-    the command did not ask for this run."""
-    sweep = next((above for above in folder.parents if (above / MULTIRUN).exists()), None)
-    if sweep is None:
-        return []
-    asked = _last_asked_for(sweep, (sweep / MULTIRUN).stat().st_mtime_ns)
-    return [path.relative_to(sweep) for path in asked] if folder in asked else []
-
-
-@cache
-def _last_asked_for(sweep: Path, modified: int) -> frozenset[Path]:
-    return frozenset(folders_asked_for(sweep))
 
 
 def has_result(folder: Path) -> bool:

@@ -22,7 +22,7 @@ from posfuse.errors import Diverged, InputError
 from posfuse.process import signals
 from posfuse.runs import configs, identity, records
 from posfuse.runs.folders import folders_of
-from posfuse.runs.multirun import MULTIRUN, read_multirun
+from posfuse.runs.multirun import read_multirun
 from posfuse.study.overrides import PATH
 from posfuse.study.plan import Plan, refusal
 from posfuse.study.spec import Study, Values
@@ -154,9 +154,8 @@ class Sweep:
 
     def folders(self, arms: Iterable[str], seeds: Iterable[int]) -> dict[tuple[str, int], Path]:
         """The folder of each run by arm and seed; none before the sweep has started."""
-        if not (self.folder / MULTIRUN).exists():
+        if (cfg := read_multirun(self.folder).config) is None:
             return {}
-        cfg, _ = read_multirun(self.folder / MULTIRUN)
         keys = list(product(arms, seeds))
         jobs = [[*self.arms[arm], f"seed={seed}"] for arm, seed in keys]
         folders = (self.folder / folder for folder in folders_of(jobs, cfg))

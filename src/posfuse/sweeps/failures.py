@@ -27,7 +27,7 @@ from posfuse.process import signals
 from posfuse.process.arguments import config_options, shell_line
 from posfuse.runs import records
 from posfuse.runs.hydra_errors import one_line
-from posfuse.runs.multirun import folders_of_sweep
+from posfuse.runs.multirun import multirun_of
 
 FAIL_FAST = "sweep.fail_fast"
 detail = logging.getLogger("posfuse.detail")
@@ -62,7 +62,7 @@ class Ending(Callback):
         sweep = Path(config.hydra.sweep.dir)
         # Other commands may run in this folder. `config` has this command's runs; multirun.yaml may
         # have those of another one.
-        own = set(folders_of_sweep(config, sweep))
+        own = {sweep / folder for folder in multirun_of(config).folders}
         below = [(run, failure) for run, failure in records.failures_in(sweep) if run in own]
         # New failures have new ids. Times are not reliable, because a clock may jump.
         new = [failure for run, failure in below if (run, failure) not in self.before]

@@ -28,7 +28,7 @@ from posfuse.errors import AlreadyRunning, InputError
 from posfuse.process import signals
 from posfuse.runs import records
 from posfuse.runs.folders import lies_in
-from posfuse.runs.multirun import folders_asked_for, runs_to_come
+from posfuse.runs.multirun import Multirun, read_multirun
 
 STATES = ("done", "running", records.INTERRUPTED, "stopped", "failed", "missing")
 REFRESH = 2.0  # seconds between two updates
@@ -49,13 +49,14 @@ class RunStatus:
 def runs_of(sweep: Path) -> list[RunStatus]:
     """Every run that the sweep's last command asked for, also those that a search has not proposed
     yet, and every other run in the folder."""
-    wanted = set(folders := folders_asked_for(sweep))
-    every = dict.fromkeys([*folders, *(path.parent for path in sweep.rglob("config.yaml"))])
-    return [status_of(folder, sweep, folder in wanted) for folder in every] + _to_come(sweep)
+    asked = read_multirun(sweep)
+    wanted = {sweep / folder: None for folder in asked.folders}
+    every = wanted | dict.fromkeys(path.parent for path in sweep.rglob("config.yaml"))
+    return [status_of(folder, sweep, folder in wanted) for folder in every] + _to_come(asked)
 
 
-def _to_come(sweep: Path) -> list[RunStatus]:
-    return [RunStatus("not proposed yet", "", "missing")] * runs_to_come(sweep)
+def _to_come(asked: Multirun) -> list[RunStatus]:
+    return [RunStatus("not proposed yet", "", "missing")] * asked.to_come
 
 
 def status_of(folder: Path, sweep: Path, is_asked: bool = False) -> RunStatus:
@@ -217,11 +218,12 @@ def asked_for(sweep: Path, earlier: set[str]) -> list[RunStatus]:
     """The runs of the sweep's command. A run with an `earlier` failure counts as missing, because
     this command repeats it."""
     failed = {run for run, failure in records.failures_in(sweep) if failure["id"] not in earlier}
-    runs = {folder: status_of(folder, sweep, True) for folder in folders_asked_for(sweep)}
+    asked = read_multirun(sweep)
+    runs = {sweep / folder: status_of(sweep / folder, sweep, True) for folder in asked.folders}
     return [
         replace(run, state="missing") if run.state == "failed" and folder not in failed else run
         for folder, run in runs.items()
-    ] + _to_come(sweep)
+    ] + _to_come(asked)
 
 
 def next_step(sweep: Path, runs: list[RunStatus]) -> str:
