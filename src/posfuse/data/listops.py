@@ -11,6 +11,7 @@ counts all of them, as in that paper. The parentheses in its files are neither c
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
+from statistics import median
 
 import numpy as np
 import pandas as pd
@@ -28,16 +29,10 @@ FORMAT = 1  # increase it if the same arguments give other documents
 Node = tuple[str, int]  # its token, its number of arguments: 0 for a digit
 
 
-def _median(arguments: list[int]) -> int:
-    """The median; for an even number of values the mean of the middle two, rounded down."""
-    ordered, n = sorted(arguments), len(arguments)
-    return (ordered[(n - 1) // 2] + ordered[n // 2]) // 2
-
-
 OPERATORS: dict[str, Callable[[list[int]], int]] = {
     "[MIN": min,
     "[MAX": max,
-    "[MED": _median,
+    "[MED": lambda arguments: int(median(arguments)),  # rounded down
     "[SM": lambda arguments: sum(arguments) % 10,
 }
 
