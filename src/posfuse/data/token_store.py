@@ -151,10 +151,7 @@ def open_store(
         raise InputError(
             f"{folder}: cannot write token ids ({error}); free space there or set cache_dir=FOLDER"
         ) from error
-    if store is None:
-        raise InputError(
-            f"{folder}: damaged right after it was written; check the disk or set cache_dir"
-        )
+    assert store is not None  # it has just been written
     return store
 
 
