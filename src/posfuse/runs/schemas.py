@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from posfuse.errors import InputError, input_errors
-from posfuse.runs.hydra_errors import nearest
+from posfuse.runs.nearest import nearest
 from posfuse.untrusted import read_yaml
 
 Schema = TypeVar("Schema")
