@@ -37,12 +37,11 @@ KINDS = {
 }
 
 
-def read_bytes(path: Any, most: int) -> bytes:
-    """At most `most` bytes of a regular file (a path or a resource of a package)."""
-    if isinstance(path, Path):
-        check_file(path, most)
+def read_bytes(path: Path, most: int) -> bytes:
+    """The bytes of a regular file, at most `most`."""
+    check_file(path, most)
     with path.open("rb") as file:
-        content: bytes = file.read(most + 1)
+        content = file.read(most + 1)
     if len(content) > most:
         raise ValueError(f"larger than {most} bytes")
     return content
@@ -97,9 +96,9 @@ def _whole_number(text: str) -> int:
     return int(text)
 
 
-def read_yaml(path: Any, is_interpolated: bool = False) -> str:
-    """The text of a YAML file (a path or a resource of a package). Raises ValueError for aliases,
-    and for ${...} unless `is_interpolated`. Raises YAMLError too."""
+def read_yaml(path: Path, is_interpolated: bool = False) -> str:
+    """The text of a YAML file. Raises ValueError for aliases, and for ${...} unless
+    `is_interpolated`. Raises YAMLError too."""
     text = read_bytes(path, LARGEST_YAML).decode()
     check_yaml(text, is_interpolated)
     return text

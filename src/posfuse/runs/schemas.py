@@ -28,18 +28,17 @@ def one_of(names: Iterable[str]) -> Any:
     return Field(pattern=f"^({'|'.join(names)})$", json_schema_extra={"enum": list(names)})
 
 
-def read_as(schema: type[Schema], path: Any) -> Schema:
-    """The content of a YAML file (a path or a resource of a package).
+def read_as(schema: type[Schema], path: Path) -> Schema:
+    """The content of a YAML file.
 
     Raises InputError with a line for each error of the file. Each line names the file and the key.
     """
-    name = str(path) if isinstance(path, Path) else path.name
-    with input_errors(f"{name}: cannot be read", "give a YAML file in UTF-8"):
+    with input_errors(f"{path}: cannot be read", "give a YAML file in UTF-8"):
         content = OmegaConf.to_container(OmegaConf.create(read_yaml(path)))
     try:
         return TypeAdapter(schema).validate_python(content)
     except ValidationError as error:
-        refuse(name, [_line(schema, **problem) for problem in error.errors()])
+        refuse(str(path), [_line(schema, **problem) for problem in error.errors()])
 
 
 def refuse(file: str, problems: Iterable[str]) -> NoReturn:

@@ -10,7 +10,6 @@ differences over seeds are independent and about normal.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.resources import files
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
@@ -99,7 +98,7 @@ class Verdict:
 
 def read_claims(path: Path | None = None) -> Claims:
     """The claims of a YAML file, or the paper's. Raises InputError with a line for each error."""
-    claims = read_as(Claims, path or files(__package__).joinpath("claims.yaml"))
+    claims = read_as(Claims, path or Path(__file__).with_name("claims.yaml"))
     problems = Problems()
     for i, claim in enumerate(claims.claims):
         problems.check(_check, claim, claims, f"claims[{i}]")
