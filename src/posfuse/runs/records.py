@@ -253,7 +253,7 @@ def write_result(folder: Path, record: Record) -> None:
     """Finish a run: write the digests of its other files, then the record."""
     with replacing(folder / RESULT) as part:
         write_json(part, record)
-        others = [*ALWAYS, BEST, *(name for name in SOMETIMES if (folder / name).exists())]
+        others = [name for name in (*ALWAYS, BEST, *SOMETIMES) if (folder / name).exists()]
         digests = {RESULT: digest(part)} | {name: digest(folder / name) for name in others}
         with replacing(folder / SUMS) as sums:
             lines = [f"{sealed}  {name}\n" for name, sealed in digests.items()]

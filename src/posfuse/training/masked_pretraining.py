@@ -20,7 +20,7 @@ from posfuse.errors import InputError
 from posfuse.model.masked import MaskedModel, mask
 from posfuse.model.network import Backbone, FusionTransformer, seed_from
 from posfuse.runs import records
-from posfuse.seals import digest
+from posfuse.seals import is_whole
 from posfuse.training.checkpoints import read_checkpoint
 from posfuse.training.module import TrainingModule
 from posfuse.training.task import Task
@@ -117,6 +117,5 @@ def load(model: FusionTransformer, folder: Path) -> None:
 
 
 def has_result(folder: Path) -> bool:
-    """True if the folder has a result and its weights."""
-    result, weights = records.read_json(folder / records.RESULT), folder / records.BEST
-    return weights.exists() and result.get("sha256") == digest(weights)
+    """True if the folder has a result and its weights, undamaged."""
+    return all(is_whole(folder / name) for name in (records.RESULT, records.BEST))

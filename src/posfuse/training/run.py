@@ -29,7 +29,6 @@ from posfuse.runs import identity, records
 from posfuse.runs.configs import read_config
 from posfuse.runs.coverage import coverage_warning, repetition
 from posfuse.runs.records import Diagnostic, Measurement, Record
-from posfuse.seals import digest
 from posfuse.training import masked_pretraining
 from posfuse.training.build import build_backbone, build_data, build_module, build_trainer
 from posfuse.training.checkpoints import Checkpoints, read_checkpoint
@@ -132,9 +131,8 @@ def pretrain(cfg: Config) -> Path | None:
             **history.validation(),
             "epochs": history.best + 1,
             "seconds": sum(stopwatch.seconds().values()),
-            "sha256": digest(folder / records.BEST),
         }
-        records.write_json(folder / records.RESULT, content)
+        records.write_result(folder, content)
         (folder / records.LAST).unlink(missing_ok=True)
     return folder
 
