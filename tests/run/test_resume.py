@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+from types import SimpleNamespace
 
 import pytest
 
@@ -227,11 +228,9 @@ class Steps:
             self.now += 1
             return original(module, *arguments)
 
-        def clocked():
-            return progress.Stopwatch(clock=lambda: self.now)
-
+        clock = SimpleNamespace(perf_counter=lambda: self.now)
         monkeypatch.setattr(Classifier, "training_step", step)
-        monkeypatch.setattr(run_module, "Stopwatch", clocked)
+        monkeypatch.setattr(progress, "time", clock)
         build = run_module.build_data
 
         def build_data(*arguments):

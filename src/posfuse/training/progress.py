@@ -3,7 +3,6 @@
 import logging
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -93,18 +92,18 @@ class Stopwatch(Callback):
     the sum over its processes, without the work that was lost after the last checkpoint.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
-        self.clock, self.part, self.started = clock, "setup", clock()
+    def __init__(self) -> None:
+        self.part, self.started = "setup", time.perf_counter()
         self.spent = {"setup": 0.0, "fit": 0.0, "test": 0.0}
         self.evaluated = 0.0  # the seconds of fit at the last evaluation
 
     def begin(self, part: str) -> None:
         """End the current part and begin this one."""
-        self.spent, self.part, self.started = self.seconds(), part, self.clock()
+        self.spent, self.part, self.started = self.seconds(), part, time.perf_counter()
 
     def seconds(self) -> dict[str, float]:
         """Seconds of each part, including the current part."""
-        now = self.spent[self.part] + self.clock() - self.started
+        now = self.spent[self.part] + time.perf_counter() - self.started
         return {**self.spent, self.part: now}
 
     def on_train_epoch_start(self, trainer: L.Trainer, module: L.LightningModule) -> None:
