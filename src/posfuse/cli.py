@@ -66,8 +66,8 @@ FIRST_HOUR = {
 
 
 def main() -> None:
-    """Run the command line. Returns the exit status: 0 on success, 75 after a signal, 1 after an
-    error, 2 for unknown options."""
+    """Run the command line. Exits with the status 75 after a signal, 1 after an error, 2 for
+    unknown options."""
     require_streams()
     status = status_of(*sys.argv[1:])
     if isinstance(status, str):
