@@ -26,7 +26,7 @@ from posfuse.runs.checks import checked, task_of
 from posfuse.runs.folders import other_overrides
 from posfuse.runs.hydra_errors import one_line
 from posfuse.runs.multirun import read_multirun
-from posfuse.sweeps.failures import RunFailed, message_of, record_failure, report
+from posfuse.sweeps.failures import message_of, record_failure, report
 from posfuse.sweeps.skipping import done_line, label_of, score_of
 from posfuse.tracking.live import track
 
@@ -111,7 +111,7 @@ def job(config: DictConfig) -> float:
         message = message_of(error, folder)
         kind = getattr(error, "kind", TrainingError.kind) if cfg else "config"
         if hydra_cfg.mode == RunMode.RUN:
-            with contextlib.suppress(RunFailed):
+            with contextlib.suppress(InputError):
                 record_failure(message, folder, overrides, kind)
             sys.exit(f"error: {message}")
         if isinstance(error, HubUnreachable):

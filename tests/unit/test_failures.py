@@ -6,13 +6,12 @@ import sys
 import pytest
 from omegaconf import OmegaConf
 
-from posfuse.errors import ConfigError, Diverged
+from posfuse.errors import ConfigError, Diverged, InputError
 from posfuse.process import signals
 from posfuse.runs import records
 from posfuse.runs.multirun import write_multirun
 from posfuse.sweeps.failures import (
     Ending,
-    RunFailed,
     message_of,
     record_failure,
     retry,
@@ -115,5 +114,5 @@ def test_an_error_is_one_line(tmp_path):
 
 
 def test_a_failure_that_cannot_be_written_still_has_its_message(tmp_path):
-    with pytest.raises(RunFailed, match=r"^broken$"):
+    with pytest.raises(InputError, match=r"^broken$"):
         record_failure("broken", tmp_path / "absent", [], "failed")

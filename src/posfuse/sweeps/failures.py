@@ -34,10 +34,6 @@ detail = logging.getLogger("posfuse.detail")
 detail.addHandler(logging.NullHandler())  # outside a run, do not print to stderr
 
 
-class RunFailed(InputError):
-    """A run failed, and its failure.json cannot be written."""
-
-
 class Ending(Callback):
     """Ends a sweep with status 1 if a run failed, and raises Interrupted if one was interrupted.
     Otherwise it prints the folder of the results."""
@@ -90,7 +86,7 @@ def message_of(error: Exception, folder: Path) -> str:
 
 def record_failure(message: str, folder: Path, overrides: list[str], kind: str) -> None:
     """Write failure.json. `kind` is "config" for a refused config, "interrupted", or the error's
-    kind. Raises RunFailed if the file cannot be written."""
+    kind. Raises InputError with the message if the file cannot be written."""
     detail.error("%s: %s", kind, message)
     failure = {
         "id": uuid.uuid4().hex, "kind": kind, "message": message, "overrides": overrides,
@@ -99,7 +95,7 @@ def record_failure(message: str, folder: Path, overrides: list[str], kind: str) 
     try:
         records.write_json(folder / records.FAILURE, failure)
     except OSError as error:
-        raise RunFailed(message) from error
+        raise InputError(message) from error
 
 
 def report(folder: Path, sweep: Path, fail_fast: bool) -> None:
