@@ -262,8 +262,8 @@ def test_a_model_that_reads_one_token_continues_it(text_run):
     ("arguments", "message"),
     [
         (
-            ["--prompt", "a B |"],
-            "--prompt: not symbols of copy ('B' is not in the vocabulary)",
+            ["--prompt", "a b + |"],
+            "--prompt: not symbols of copy; give some of these: ",
         ),
         (["--prompt", " "], "--prompt: is empty; give a text to continue"),
         (["--prompt", "a " * 40], "--prompt: has 40 tokens, but this model reads 13; give at most"),

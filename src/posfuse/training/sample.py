@@ -8,33 +8,26 @@ import torch
 from posfuse.config import LARGEST_SEED, Config, longest
 from posfuse.data.corpora import is_task
 from posfuse.data.datamodule import TextDataModule
-from posfuse.data.vocabulary import SPECIAL
+from posfuse.data.vocabulary import SPECIAL, UNKNOWN
 from posfuse.errors import InputError, input_errors
 from posfuse.model.language_model import LanguageModel
 from posfuse.training.trained import load_run
-
-TYPED = "surrogateescape"  # how Python has typed bytes that are not UTF-8
 
 
 def prompt_ids(text: str, cfg: Config, data: TextDataModule) -> torch.Tensor:
     """The prompt's tokens, (1, L). Raises InputError if it is empty or, for a task, has an unknown
     symbol. An unknown word or character of a text is `<unk>`. White space is empty if it only
     separates words."""
-    unit = cfg.data.vocabulary.unit
-    separates = unit == "words" and cfg.data.vocabulary.file is None
-    if unit == "bytes":
-        ids = [byte + len(SPECIAL) for byte in text.encode(errors=TYPED)]
-    elif not is_task(cfg.data) and (text.strip() if separates else text):
-        with input_errors("--prompt: is not UTF-8", "type it in a terminal with UTF-8"):
-            text.encode()
-        ids = data.store.encoder(cfg.data.vocabulary)([text])[0].tolist()
-    else:
-        symbols = " ".join(data.store.words(range(len(SPECIAL), data.store.vocabulary_size)))
-        problem, fix = f"--prompt: not symbols of {cfg.data.name}", f"give some of these: {symbols}"
-        with input_errors(problem, fix):
-            ids = [data.store.id_of(symbol) for symbol in text.split()]
-    if not ids:
+    vocabulary = cfg.data.vocabulary
+    separates = vocabulary.unit == "words" and vocabulary.file is None
+    if not (text.strip() if separates else text):
         raise InputError("--prompt: is empty; give a text to continue")
+    with input_errors("--prompt: is not UTF-8", "type it in a terminal with UTF-8"):
+        text.encode()
+    ids = data.store.encoder(vocabulary)([text])[0].tolist()
+    if is_task(cfg.data) and UNKNOWN in ids:
+        symbols = " ".join(data.store.words(range(len(SPECIAL), data.store.vocabulary_size)))
+        raise InputError(f"--prompt: not symbols of {cfg.data.name}; give some of these: {symbols}")
     return torch.tensor([ids])
 
 
@@ -80,7 +73,7 @@ def main(arguments: Namespace) -> None:
     tokens = continuation(module.model, ids, arguments.tokens, reach, *given)[0]
     if cfg.data.vocabulary.unit == "bytes":
         values = [int(i) - len(SPECIAL) for i in tokens if i >= len(SPECIAL)]
-        print((arguments.prompt.encode(errors=TYPED) + bytes(values)).decode(errors="replace"))
+        print((arguments.prompt.encode() + bytes(values)).decode(errors="replace"))
     elif cfg.data.vocabulary.file is not None:
         print(data.store.text([*ids[0], *tokens]))
     elif cfg.data.vocabulary.unit == "characters":
