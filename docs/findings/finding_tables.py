@@ -63,7 +63,9 @@ def settings_of(study: Study, arm: str) -> dict[str, Any]:
     for name in (study.base, f"seeds/{given.get('seeds', 'all')}"):
         data = _content(name).get("data") or {}
         settings |= {f"data.{key}": value for key, value in data.items() if key == "split_seed"}
-    corpus = study.corpus(arm)
+    of_base = [o for o in _content(study.base).get("defaults", []) if isinstance(o, dict)]
+    chosen = {key: name for own in of_base for key, name in own.items()}
+    corpus = study.corpus(arm) or chosen.get("override /data")
     if not corpus or "split_seed" in _of_corpus(corpus):
         settings["data.corpus.split_seed"] = "seed"
     return settings | given

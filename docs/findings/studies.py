@@ -29,7 +29,7 @@ from posfuse.config import CONF_DIR
 from posfuse.report import formats, page
 from posfuse.report.sections.section import Section
 from posfuse.report.table import Table
-from posfuse.statistics.contrasts import REFUTED
+from posfuse.statistics.contrasts import EQUIVALENT, REFUTED
 from posfuse.study import results_page, tables
 from posfuse.study.plan import PLAN, Plan, provenance
 from posfuse.study.run_table import RUNS
@@ -43,7 +43,7 @@ FIGURES = {  # and their alternative text
     "lengths.svg": "Test result against the length of the test documents, one line per arm",
     "ratios.svg": "Test result against the ratio of token to position, one mark per run",
 }
-DATA = "FOLDER has the corpus ([format](../../your_text.md)), and NAME names it in the records.\n"
+DATA = "FOLDER has the corpus ([format](../../your_text.md)).\n"
 
 
 def keep(study: Path) -> None:
@@ -105,8 +105,8 @@ def tables_of(folder: Path) -> list[Table]:
 
 
 def answers(folder: Path) -> str:
-    """The text of each hypothesis with its verdict and its numbers, family by family. For a refuted
-    hypothesis the numbers are first."""
+    """The text of each hypothesis with its verdict and its numbers, family by family. The numbers
+    are first if they contradict the hypothesis."""
     plan, _, state = judged(folder)
     of = {v.hypothesis.name: v for v in state.verdicts}
     lines = []
@@ -115,6 +115,8 @@ def answers(folder: Path) -> str:
         line = f"- {verdict.capitalize()}: {h.text} {shown}\n"
         if verdict == REFUTED:
             line = f"- {shown} Refuted: {tables.statement(of[h.name])}\n"
+        if verdict == EQUIVALENT:
+            line = f"- {shown} Hypothesis: {tables.statement(of[h.name])}\n"
         lines.append(line)
     return "".join(lines)
 

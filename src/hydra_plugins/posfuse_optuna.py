@@ -162,7 +162,7 @@ class OptunaSweeper(PosfuseSweeper):
             signals.check()
             ran = zip(jobs, values, strict=True)
             if any(math.isnan(value) and self.is_busy(job) for job, value in ran):
-                say("another process runs a trial of this search; the same command resumes later")
+                say("another process runs a trial of this search; run the same command later")
                 break
             for at, own in enumerate(new):
                 runs = values[at * len(self.seeds) : (at + 1) * len(self.seeds)]

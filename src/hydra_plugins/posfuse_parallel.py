@@ -140,7 +140,7 @@ class ParallelLauncher(SweepLauncher):
             return []
         if len(wanted) > 1:
             raise InputError(
-                "trainer.devices: hydra/launcher=parallel gives each run as many GPUs as the "
-                f"others, not {sorted(wanted)}; give a command for each"
+                "trainer.devices: must be one number for all runs of hydra/launcher=parallel (got "
+                f"{sorted(wanted)}); run one command for each"
             )
         return devices.places(gpus, self.runs_per_gpu, *wanted)

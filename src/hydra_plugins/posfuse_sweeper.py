@@ -179,9 +179,9 @@ def check_place(job: Any, folder: str) -> None:
     """Raise InputError unless the run's folder is this folder of the sweep's folder."""
     if job.hydra.sweep.subdir != folder:
         raise InputError(
-            f"hydra.sweep.subdir: a run lies in {job.hydra.sweep.subdir}, but must lie in "
-            f"{folder}; remove this override, set the name of data, encoding or fusion only in a "
-            "file of this name, and in a sweep over tasks give data=NAME"
+            f"hydra.sweep.subdir: a run's folder is {job.hydra.sweep.subdir}, but must be "
+            f"{folder}; remove this override. The name in a file of data, encoding or fusion must "
+            "be the file's name, and a sweep over tasks needs data=NAME"
         )
     if job.hydra.sweep.dir != (sweep := sweep_folder(job.output_dir, job.sweep_id)):
         raise InputError(

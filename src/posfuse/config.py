@@ -78,7 +78,7 @@ class DataConfig:
         "shuffled: each document's tokens in a fixed random order", "original", "shuffled"
     )
     targets: str = one_of(
-        "what a language model predicts: all, all after the bar, every second after the bar",
+        "targets of a language model; answers: after the bar; values: every second of these",
         "all", "answers", "values",
     )  # fmt: skip
     batch_size: int = option(64, "documents per training batch", least=1)
@@ -205,7 +205,7 @@ class TrainerConfig:
     threads: int | None = option(
         None, "CPU threads; null: torch decides", least=1, most=MOST_THREADS
     )
-    compile: bool = option(False, "torch.compile: a slow start, no gain on a CPU; needs C++")
+    compile: bool = option(False, "torch.compile: a slow start, little gain on a CPU; needs C++")
     limit_batches: int | None = option(None, "batches per split, for a trial; null: all", least=1)
     checkpoint_minutes: float = option(10.0, "minutes between saves within an epoch", above=0)
     mechanism: bool = option(True, "measure how the trained model uses position")
@@ -220,7 +220,7 @@ class FidelityConfig:
         "one stream per module, or one for all", "by_name", "shared_stream"
     )
     blocks: str = one_of("initial values of the blocks", "independent", "copies")
-    batch_order: str = one_of("by_run: encoding and fusion decide too", "by_seed", "by_run")
+    batch_order: str = one_of("by_run: depends on encoding and fusion too", "by_seed", "by_run")
     validation_split: str = one_of("by data.split_seed, or the run's seed", "fixed", "by_seed")
     gate_scalar: str = one_of("gates per token: one, or one per feature", "scalar", "feature")
     gate_mlp: str = one_of("output of the MLP of gate_mlp: the gate, or H", "gate", "mlp")
@@ -239,7 +239,7 @@ class LoggerConfig:
     project: str | None = option(
         None, "W&B project; null: WANDB_PROJECT, otherwise posfuse", check=check_project
     )
-    entity: str | None = option(None, "W&B user or team; null: the key's")
+    entity: str | None = option(None, "W&B user or team; null: that of the API key")
     mode: str | None = option(
         None, "where W&B logs; null: WANDB_MODE, otherwise offline", choices=("offline", "online")
     )

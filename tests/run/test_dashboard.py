@@ -183,8 +183,8 @@ def test_each_question_has_a_panel_and_operators_without_gates_have_none(tmp_pat
     rows = [Diagnostic(1, "gate_mean", "", 0, 0, 9, 0.5)]
     folder = next(root.rglob("gate_scalar/seed=0"))
     records.write_table(folder / records.DIAGNOSTICS, records.table_of(Diagnostic, rows))
-    after = titles(code.workspace(shown, ENTITY, "posfuse"))["What position does"]
-    assert after[:-2] == before["What position does"]
+    after = titles(code.workspace(shown, ENTITY, "posfuse"))["Use of position"]
+    assert after[:-2] == before["Use of position"]
     assert after[-2:] == ["mean gate", "CustomChart"]
 
 

@@ -210,6 +210,8 @@ def test_the_settings_of_rows_come_from_the_overrides_and_their_files(changes, a
 def test_the_settings_of_a_base_count():
     study = replace(STUDY, base="experiment/pretrained", settings={"data": "parity"})
     assert not st.shared(Arm(settings=settings_of(study, "add")))
+    long = replace(STUDY, base="long_documents", settings={})  # its corpus is arxiv
+    assert [*st.shared(Arm(settings=settings_of(long, "add")))] == [st.ONE_TEST]
 
 
 @pytest.mark.parametrize(
@@ -293,7 +295,7 @@ def test_a_sweeps_report_has_the_cautions(tmp_path):
     assert f"caution: {st.FEW}\ncaution: {st.ONE_SPLIT}\n" in printed
     assert f"caution: {st.CHANCE} (tiny sinusoidal concat)\ncaution: {st.LAST}\n" in printed
     page = (sweep / "report" / "index.html").read_text()
-    assert page.index("What the verdicts lean on") < page.index("Tests of the differences")
+    assert page.index("Limits of the verdicts") < page.index("Tests of the differences")
     assert (sweep / "report" / "tables" / "cautions.csv").exists()
 
 
@@ -342,7 +344,7 @@ def test_another_studys_table_has_the_cautions_that_its_numbers_show(tmp_path):
     options = ["--from", table, "--baseline", "a", "--out", tmp_path / "out"]
     printed = reported(*options)
     assert f"caution: {st.GROUPS} (table b)\n" in printed
-    assert "What the verdicts lean on" in (tmp_path / "out" / "index.html").read_text()
+    assert "Limits of the verdicts" in (tmp_path / "out" / "index.html").read_text()
     assert st.FEW not in printed
     table.write_text("\n".join(["seed,method,accuracy", *rows[:-2]]))
     assert f"caution: {st.FEW}\n" in reported(*options)

@@ -15,7 +15,7 @@ from posfuse.data.sources import Source, in_memory
 from posfuse.errors import InputError, input_errors, lacks_memory
 
 INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")  # as str() writes integers that fit into int64
-CURE = "give a validation file, change data.validation_fraction, or set data.validation_stratified"
+CURE = "give a validation file, or change data.validation_fraction or data.validation_stratified"
 LABEL_TYPES = {"int", "str", "bool"}  # names of the Python types that labels may have
 
 
@@ -134,7 +134,7 @@ def _divide(
         alone = [names[c] for c, n in enumerate(np.bincount(part.labels)) if n == 1]
         if alone:
             raise InputError(
-                f"{problem}: class {alone[0]!r} has one document; add another to it, remove it, "
+                f"{problem}: class {alone[0]!r} has one document; add another, remove the class, "
                 "or give a validation file and no data.limit"
             )
     with input_errors(problem, cure):

@@ -62,8 +62,8 @@ def own_tokens(texts: Iterable[str], cfg: DataConfig) -> Tokens:
     if own.file is None and vocabulary.get_vocab_size() == len(SPECIAL):
         raise InputError(
             f"data.vocabulary.min_count: {cfg.name} has no {own.unit} that occur {own.min_count} "
-            "times; use a smaller number, or for texts without spaces between words "
-            "data.vocabulary.unit=characters"
+            "times; use a smaller number, or data.vocabulary.unit=characters for texts without "
+            "spaces between words"
         )
     tokens = tokens_of(own, vocabulary)
     encode = tokens.encode

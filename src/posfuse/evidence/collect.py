@@ -101,7 +101,7 @@ def _once(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     used = used[runs.index]
     is_copy = runs["folder"] != used
     lines = [
-        f"{folder}: a second record of the run in {first}; it is left out, remove one of the two"
+        f"{folder}: second record of the run in {first}, left out; remove one of the two"
         for folder, first in zip(runs["folder"][is_copy], used[is_copy], strict=True)
     ]
     return runs[~is_copy], lines
@@ -244,4 +244,4 @@ def standing(folder: str | Path, sweep_id: str) -> str:
     plans = [place / study / "plan.yaml" for place in (Path(folder).resolve().parent, Path(folder))]
     if study != sweep_id and any(plan.exists() for plan in plans):
         return f"These are the test runs of the study {study}, whose own report has its verdicts."
-    return "This sweep is exploratory: no plan was frozen before it ran, as posfuse study does."
+    return "This sweep is exploratory: no plan was frozen before it ran (see posfuse study)."

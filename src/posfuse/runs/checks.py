@@ -139,7 +139,7 @@ def _type_of(key: str, part: Any, p: inspect.Parameter | None) -> Any:
     field.__module__ = getattr(getattr(part, "__init__", part), "__module__", part.__module__)
     with input_errors(
         f"{key}.{p.name}: its annotation {p.annotation!r} cannot be evaluated",
-        "import there what it names, or remove the annotation",
+        "import its type in the module of the class, or remove the annotation",
     ):
         kind = get_type_hints(field)[p.name]
     try:

@@ -41,8 +41,8 @@ def check_combinations(cfg: Config) -> None:
         if cfg.data.word_order == "original":
             fix = "data.word_order=shuffled, or another name"
         raise InputError(
-            f"data.name: must end in {SHUFFLED} if data.word_order=shuffled, and only then, since "
-            f"tables would mix two corpora (got {cfg.data.name} with data.word_order="
+            f"data.name: must end in {SHUFFLED} if and only if data.word_order=shuffled, because "
+            f"tables must not mix two corpora (got {cfg.data.name} with data.word_order="
             f"{cfg.data.word_order}); set {fix}"
         )
 

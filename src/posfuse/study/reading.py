@@ -63,12 +63,12 @@ def _check_study(study: Study, problems: Problems) -> None:
     names = Counter(h.name for h in study.hypotheses)
     problems += [f"hypotheses: two are named {n}; rename one" for n in names if names[n] > 1]
     if math.isnan(study.assumed.spread):
-        problems.append("assumed: missing; add {difference: 2, spread: 4}, to plan for")
+        problems.append("assumed: missing; add, for example, {difference: 2, spread: 4}")
     if not problems:
         problems.check(_check_solved, study)
         used = {arm for h in study.hypotheses for arm in h.weights}
         unused = [arm for arm in study.arms if arm not in used]
-        problems += [f"arms.{a}: no hypothesis names it; remove it, or add one" for a in unused]
+        problems += [f"arms.{a}: no hypothesis names it; remove the arm" for a in unused]
 
 
 def _check_base(study: Study) -> None:
@@ -209,9 +209,7 @@ def _check_solved(study: Study) -> None:
     if not study.measured.is_share:
         raise InputError(f"solved: {study.metric} is not in percent; remove solved")
     if study.repeats > 1:
-        raise InputError(
-            "solved: compares seeds, and tuning.repeats repeats; remove one of the two"
-        )
+        raise InputError("solved: compares seeds, tuning.repeats compares repeats; remove one")
     looks = study.looks
     for place, h in asked.items():
         is_own = h.assumed or study.solved is None  # other hypotheses may be about the metric
@@ -224,7 +222,7 @@ def _check_solved(study: Study) -> None:
                 "{difference: 40, spread: 60}"
             )
         if h.solved is not None and h.solved <= 1:
-            raise InputError(f"solved: is in percent (got {h.solved:g}); give more, such as 90")
+            raise InputError(f"solved: must be in percent (got {h.solved:g}), for example 90")
         if not h.is_of_two_arms:
             raise InputError(
                 f"{place}: the exact test of solved runs compares two arms; name one in `arm` and "

@@ -74,8 +74,8 @@ def answer(v: Verdict, metric: Metric, caution: str) -> Answer:
 
 
 def statement(v: Verdict) -> str:
-    """The text of a hypothesis; in quotes if it is refuted, because it is then false."""
-    return f'"{v.hypothesis.text}"' if v.verdict == REFUTED else v.hypothesis.text
+    """The text of a hypothesis; in quotes if the verdict contradicts it."""
+    return f'"{v.hypothesis.text}"' if v.verdict in (REFUTED, EQUIVALENT) else v.hypothesis.text
 
 
 def legend(study: Study) -> str:

@@ -98,7 +98,7 @@ def sections(
         **of_corpus,
         "Length": [scatter(f"test {title} and length", "mean_tokens", f"test/{metric}")],
         "All cells": shared,
-        "What position does": inside,
+        "Use of position": inside,
     }
     if has_classes:
         columns = {name: name for name in ("Actual", "Predicted", "nPredictions")}

@@ -51,7 +51,7 @@ def read(sweep: Path, suffix: str) -> tuple[list[Upload], list[str]]:
         used = uploads.setdefault((run.record["sweep_id"], run.record["fingerprint"]), own)
         if used is not own:
             problems.append(
-                f"{run.folder}: a second record of the run in {used.run.folder}; it is left out, "
+                f"{run.folder}: second record of the run in {used.run.folder}, left out; "
                 "remove one of the two"
             )
     cells: dict[tuple[str, ...], list[Upload]] = {}

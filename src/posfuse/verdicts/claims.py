@@ -111,7 +111,7 @@ def read_claims(path: Path | None = None) -> Claims:
 
 def _check(claim: Claim, claims: Claims, place: str) -> None:
     if (claim.kind == "less_stable") != (claim.than is not None):
-        raise InputError(f"{place}: `than: FUSION` belongs to kind less_stable, and only to it")
+        raise InputError(f"{place}: kind less_stable, and no other, needs `than: FUSION`")
     if claim.of == "position" and claim.kind == "less_stable":
         raise InputError(f"{place}: `of: position` is not for kind less_stable; remove it")
     if claim.kind == "negligible" and claim.margin is not None and claim.margin <= 0:

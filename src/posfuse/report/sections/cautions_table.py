@@ -47,7 +47,7 @@ def cautions_section(
         ("arms", _some, "arms"),
         (verdicts, partial(_some, every=len(leans)), verdicts),
     ]
-    title = "What the verdicts lean on"
+    title = "Limits of the verdicts"
     table = table_of(pd.DataFrame(rows), columns, ["caution"], name="cautions", title=title,
                      caption=caption)  # fmt: skip
     return Section(chapter, tables=[table], shown=[Text(_line(*row)) for row in table.rows])

@@ -39,13 +39,13 @@ def section(sweep: Sweep) -> Section:
                  caption=f"Validation {metric.title} by epoch. The line is the mean over seeds, "
                  "the band reaches from the lowest seed to the highest."),
         *drawing(loss_by_position, losses, caption="The loss of a language model by the target's "
-                 "place: what a longer context is worth."),
-        *drawing(patching, patched, caption="Which order predictions follow: that of the fused "
-                 "input, or that inside attention."),
-        *drawing(probe_by_layer, probed, caption="How well a linear probe reads a token's place "
-                 "off each layer."),
-        *drawing(attention_by_distance, attention, caption="Where attention looks: its weight by "
-                 "distance, against uniform attention."),
+                 "place, which is the effect of a longer context."),
+        *drawing(patching, patched, caption="Whether predictions follow the order of the "
+                 "fused input or the order inside attention."),
+        *drawing(probe_by_layer, probed, caption="How well a linear probe predicts a token's "
+                 "place from each layer."),
+        *drawing(attention_by_distance, attention, caption="Attention weight by "
+                 "distance, relative to uniform attention."),
     ]  # fmt: skip
     return Section(TRAINING, drawings=drawings, problems=[*problems, *damaged])
 
@@ -196,9 +196,9 @@ def patching(rows: pd.DataFrame) -> Figure:
     table = rows[run].drop_duplicates().merge(table, on=run)  # in the order of the rows
     caption = (
         "test documents whose prediction changes if their tokens are in random order, in %; above: "
-        "tokens with the fused input of the new order and the old places inside attention; below: "
-        "the other way round; full: the prediction follows the new order; light: a third class; "
-        "empty: it stays; mean over seeds"
+        "the new order only in the fused input; below: only inside attention; full bars: the "
+        "prediction follows the new order; light: it is a third class; empty: it does not change; "
+        "mean over seeds"
     )
     widest = table.groupby(plot.PANEL)["fusion"].nunique().max()
     size = (min(3.4, 1.7 + 0.35 * widest), 3.6)
