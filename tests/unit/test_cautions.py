@@ -18,7 +18,7 @@ from posfuse.statistics.comparisons import Criteria, compare
 from posfuse.statistics.own_best import own_best
 from posfuse.statistics.power import equivalence_power
 from posfuse.study import caveats as cautions
-from posfuse.study import command, results_page
+from posfuse.study import results_page, subcommands
 from posfuse.study.configurations import composed
 from posfuse.study.looks import progress
 from posfuse.study.plan import Choice, Plan
@@ -234,7 +234,7 @@ def shown(plan, runs):
     """What posfuse study prints of the verdicts; in no terminal wider than the terminal."""
     for width in (40, 80, 200):
         console = Console(file=io.StringIO(), width=width)
-        command._show(plan, progress(plan.study, runs), runs, console)
+        subcommands._show(plan, progress(plan.study, runs), runs, console)
         text = console.file.getvalue()
         assert max(map(len, text.splitlines())) <= width
     return " ".join(text.split())
