@@ -165,7 +165,7 @@ def test_the_parallel_launcher_gives_each_run_the_same_number_of_gpus(
         "hydra.launcher.n_jobs=3": "hydra.launcher.n_jobs: must be at most 2, the number of runs "
         "that fit on the GPUs",
         "trainer.devices=3": "trainer.devices: must be at most 2, the number of GPUs (got 3)",
-        "trainer=default,ddp": "trainer.devices: hydra/launcher=parallel gives each run as many ",
+        "trainer=default,ddp": "trainer.devices: must be one number for all runs ",
     }.items():
         assert_one_line(command(*argv, "seed=0,1,2", wrong), f"error: {message}")
     assert not list(tmp_path.rglob("config.yaml"))

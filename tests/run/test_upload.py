@@ -123,7 +123,7 @@ def test_a_run_is_uploaded_once_and_never_one_that_was_not_asked_for(fake, sweep
         f"{fake.url} holds 1 of 3 runs\nresults: {fake.url}/{ENTITY}/posfuse\n",
         [
             f"error: {refused}: left out, not the run that was last asked for: other",
-            f"error: {copy}: a second record of the run in {sweep}/seed=0; it is left out, remove "
+            f"error: {copy}: second record of the run in {sweep}/seed=0, left out; remove "
             "one of the two",
         ],
     )

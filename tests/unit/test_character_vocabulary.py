@@ -100,5 +100,5 @@ def test_an_empty_vocabulary_is_refused_with_the_fix(tmp_path, unit) -> None:
     cfg = config(tmp_path, CHINESE, unit=unit, min_count=9)
     assert refusal(open_store, cfg, tmp_path / "cache") == (
         f"data.vocabulary.min_count: zh has no {unit} that occur 9 times; use a smaller number, or "
-        "for texts without spaces between words data.vocabulary.unit=characters"
+        "data.vocabulary.unit=characters for texts without spaces between words"
     )

@@ -357,8 +357,8 @@ BAD = [  # what is added to a claim, without the key `kind`, and the message
     ("kind: gain, wher: {}", "claims[0].wher: unknown key; use claims[0].where"),
     ("kind: gain, where: {fuson: add}", "unknown axis 'fuson'; use one of regime"),
     ("kind: gain, where: {regime: huge}", "unknown regime 'huge'; use one of"),
-    ("kind: gain, than: add", "`than: FUSION` belongs to kind less_stable, and only to it"),
-    ("kind: less_stable", "`than: FUSION` belongs to kind less_stable, and only to it"),
+    ("kind: gain, than: add", "kind less_stable, and no other, needs `than: FUSION`"),
+    ("kind: less_stable", "kind less_stable, and no other, needs `than: FUSION`"),
     (
         "kind: less_stable, than: add, of: position",
         "`of: position` is not for kind less_stable; re",

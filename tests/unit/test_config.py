@@ -218,7 +218,7 @@ class Open(Add):
         ("Typed width=wide", "fusion.width: Value 'wide' of type 'str' could not be converted"),
         ("Typed sizes=[1,2]", ""),  # OmegaConf cannot check it
         ("Typed x=1", "fusion.x: its annotation 'Absent' cannot be evaluated (name 'Absent' is not "
-         "defined); import there what it names, or remove the annotation"),
+         "defined); import its type in the module of the class, or remove the annotation"),
     ],
 )  # fmt: skip
 def test_arguments_of_ones_own_class_may_lack_annotations(own, message, tmp_path, monkeypatch):

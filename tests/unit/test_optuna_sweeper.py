@@ -344,7 +344,7 @@ def test_a_search_ends_at_a_run_of_another_process(search, tmp_path, capsys, is_
 
     assert len(search(LR, n_trials=9, launcher=Busy())) == 3
     *trials, line, best = capsys.readouterr().out.splitlines()[1:]
-    assert line == "another process runs a trial of this search; the same command resumes later"
+    assert line == "another process runs a trial of this search; run the same command later"
     assert len(trials) == 2
     assert best.startswith("best trial: ")
 

@@ -40,11 +40,11 @@ def test_a_test_run_of_a_study_names_its_plan(cfg, tmp_path) -> None:
 
 def test_own_code_is_the_file_of_a_class_or_of_the_module_that_names_it(tmp_path, monkeypatch):
     code = "from functools import partial\nclass Own: ...\nbound = partial(Own)\n"
-    (tmp_path / "own_parts.py").write_text(code)
+    (tmp_path / "own_code_parts.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
     for target, files in (
-        ("own_parts.Own", {tmp_path / "own_parts.py"}),
-        ("own_parts.bound", {tmp_path / "own_parts.py"}),
+        ("own_code_parts.Own", {tmp_path / "own_code_parts.py"}),
+        ("own_code_parts.bound", {tmp_path / "own_code_parts.py"}),
         ("math.sqrt", set()),
         ("posfuse.model.fusion.Add", set()),
     ):

@@ -41,8 +41,8 @@ REFUSED = [
      "data.corpus.lengths: must end at data.max_len=2000 or below (got [5, 3000])"),
     # Shuffled words
     (SHUFFLED,
-     "data.name: must end in _shuffled if data.word_order=shuffled, and only then, since tables "
-     "would mix two corpora (got arxiv with data.word_order=shuffled); set "
+     "data.name: must end in _shuffled if and only if data.word_order=shuffled, because tables "
+     "must not mix two corpora (got arxiv with data.word_order=shuffled); set "
      "data.name=arxiv_shuffled"),
     (["data=arxiv", "data.name=arxiv_shuffled"],
      "two corpora (got arxiv_shuffled with data.word_order=original); set "

@@ -109,8 +109,8 @@ def test_a_result_that_is_not_the_one_asked_for_is_left_out_and_missing(tmp_path
     assert len(runs) == 2
     assert problems == [
         f"{place}/add/seed=1: left out, not the run that was last asked for: {conflict}",
-        f"{place}/concat/seed=1: a second record of the run in {place}/concat/seed=0; it is left "
-        "out, remove one of the two",
+        f"{place}/concat/seed=1: second record of the run in {place}/concat/seed=0, left out; "
+        "remove one of the two",
     ]
     assert missing(root, runs) == [f"tiny/sinusoidal/{name}/seed=1" for name in ("add", "concat")]
     # The user has followed the message: the sweep's last command asks for other folders.

@@ -339,8 +339,8 @@ CONTENT = {
     ("changes", "message"),
     [
         ({"solved": 0}, "solved: Input should be greater than 0 (got 0)"),
-        ({"solved": 0.9}, "solved: is in percent (got 0.9); give more, such as 90"),
-        ({"solved": None, "hypotheses__1__solved": True}, "solved: is in percent (got 1); give"),
+        ({"solved": 0.9}, "solved: must be in percent (got 0.9), for example 90"),
+        ({"solved": None, "hypotheses__1__solved": True}, "solved: must be in percent (got 1)"),
         ({"hypotheses__0__solved": 101}, "hypotheses[0].solved: Input should be less than"),
         ({"metric": "bits_per_byte"}, "solved: bits_per_byte is not in percent; remove solved"),
         ({"hypotheses__1__than": ["add", "concat"]}, "hypotheses[1]: the exact test of solved runs "
@@ -363,7 +363,8 @@ CONTENT = {
          "points with a mean of d=2 have a spread from √(d (100 - d)) to √(100² - d²) (got 4)"),
         ({"tuning": {"random": {"optim.lr": {"least": 0.1, "most": 1}}, "trials": 4,
                      "seeds": "100-101", "repeats": 2}, "testing__looks": [2],
-          "assumed__between": 1}, "solved: compares seeds, and tuning.repeats repeats; remove one"),
+          "assumed__between": 1},
+         "solved: compares seeds, tuning.repeats compares repeats; remove one"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_decided_is_refused_in_one_line(changes, message, tmp_path):

@@ -165,7 +165,9 @@ def test_what_is_missing_in_a_file_is_named(tmp_path):
         read_study(str(tmp_path / "mine.yaml"))
     for key in ("arms", "hypotheses"):
         assert f"mine.yaml: {key}: " in str(refused.value)
-    with pytest.raises(InputError, match=r"mine.yaml: assumed: missing; add .difference: 2, "):
+    with pytest.raises(
+        InputError, match=r"mine.yaml: assumed: missing; add, for example, .difference: 2, "
+    ):
         read_study(write_study(tmp_path / "mine.yaml", GOOD, assumed=None))
 
 

@@ -250,14 +250,14 @@ def test_readers_know_the_folder_of_a_value_that_refers_to_another_key(sweep):
     [
         (
             "hydra.sweep.subdir=x/${hydra.job.num}",
-            "hydra.sweep.subdir: a run lies in x/0, but",
+            "hydra.sweep.subdir: a run's folder is x/0, but",
         ),
         ("hydra.sweep.dir=x", "hydra.sweep.dir: a sweep lies in .*/mine, not in x; set output_dir"),
-        ("encoding=e", "hydra.sweep.subdir: a run lies in .*/wave/.*, but must lie in .*/e/"),
-        ("speed=p", "hydra.sweep.subdir: a run lies in .*/other/speed=p/seed=0, but must lie in "),
+        ("encoding=e", "hydra.sweep.subdir: a run's folder is .*/wave/.*, but must be .*/e/"),
+        ("speed=p", "hydra.sweep.subdir: a run's folder is .*/other/speed=p/seed=0, but must be "),
         (
             "task=language_model,classification",
-            "hydra.sweep.subdir: a run lies in bbc_bytes/.* give data=NAME",
+            "hydra.sweep.subdir: a run's folder is bbc_bytes/.* needs data=NAME",
         ),
     ],
 )

@@ -68,9 +68,9 @@ def answer(v: Verdict, metric: Metric, caution: str) -> Answer:
     words = (numbers(v, metric), caution, f"Named {h.name} below.")
     details = " ".join(filter(None, words))
     if shown is None:
-        return Answer(v.verdict, h.text, details=details)
+        return Answer(v.verdict, statement(v), details=details)
     ends = shown.low, shown.high
-    return Answer(v.verdict, h.text, shown.mean, *ends, v.counted, details, digits)
+    return Answer(v.verdict, statement(v), shown.mean, *ends, v.counted, details, digits)
 
 
 def statement(v: Verdict) -> str:
