@@ -21,18 +21,26 @@ for (const table of document.querySelectorAll("table:has(thead button)")) {
   }));
 }
 // The first columns that name a row stay in view beside each other, if they leave half of the width.
-for (const box of document.querySelectorAll(".scroll")) {
-  const heads = box.querySelector("tr").cells;
-  for (let column = 0, left = 0; column < box.dataset.names; column++) {
-    const right = left + heads[column].offsetWidth;
-    if (right > box.clientWidth / 2) break;
-    for (const { cells } of box.querySelectorAll("tr")) {
-      cells[column].classList.add("fixed");
-      cells[column].style.left = left + "px";
+function fixColumns() {
+  for (const cell of document.querySelectorAll(".fixed")) {
+    cell.classList.remove("fixed");
+    cell.style.left = "";
+  }
+  for (const box of document.querySelectorAll(".scroll")) {
+    const heads = box.querySelector("tr").cells;
+    for (let column = 0, left = 0; column < box.dataset.names; column++) {
+      const right = left + heads[column].offsetWidth;
+      if (right > box.clientWidth / 2) break;
+      for (const { cells } of box.querySelectorAll("tr")) {
+        cells[column].classList.add("fixed");
+        cells[column].style.left = left + "px";
+      }
+      left = right;
     }
-    left = right;
   }
 }
+fixColumns();
+addEventListener("resize", fixColumns);
 // The title of a mark is shown in a label beside the pointer.
 const tip = document.createElement("div");
 tip.id = "tip"; tip.hidden = true; tip.setAttribute("role", "status");
