@@ -12,12 +12,7 @@ from posfuse.errors import InputError
 from posfuse.evidence.metric import Metric
 from posfuse.evidence.rows import row_of
 from posfuse.runs.folders import lies_in
-from posfuse.runs.multirun import (
-    MULTIRUN,
-    check_is_current,
-    has_result,
-    read_multirun,
-)
+from posfuse.runs.multirun import MULTIRUN, check_is_current, has_result, read_multirun
 from posfuse.runs.records import CLASSES, RESULT, failures_in
 
 CELL = ["data", "encoding", "fusion", "variant"]

@@ -12,13 +12,7 @@ import pandas as pd
 
 from posfuse.errors import InputError, input_errors
 from posfuse.evidence.collect import CELL
-from posfuse.evidence.metric import (
-    ACCURACY,
-    BITS_PER_BYTE,
-    EXACT_MATCH,
-    GREEDY_ACCURACY,
-    Metric,
-)
+from posfuse.evidence.metric import ACCURACY, BITS_PER_BYTE, EXACT_MATCH, GREEDY_ACCURACY, Metric
 from posfuse.evidence.rows import is_number
 from posfuse.runs.records import (
     HISTORY,

@@ -12,11 +12,7 @@ from matplotlib.ticker import MaxNLocator, NullLocator
 from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.report import formats
 from posfuse.report.figures import plot, style, svg
-from posfuse.report.sections.differences import (
-    outside_family,
-    to_baseline,
-    verdict_columns,
-)
+from posfuse.report.sections.differences import outside_family, to_baseline, verdict_columns
 from posfuse.report.sections.second_gains import second_tables
 from posfuse.report.sections.section import PAIRED, Section, drawing
 from posfuse.report.sweep import Sweep

@@ -54,11 +54,7 @@ def second_tables(frame: pd.DataFrame, criteria: Criteria, tuned: str = "") -> l
         at_best += f"their own {metric.best} mean validation {metric.title}. "
     shown = table_of(
         frame,
-        [
-            *verdict_columns(metric, adds),
-            (first, signs, "gain"),
-            (second, signs, f"{name}_gain"),
-        ],
+        [*verdict_columns(metric, adds), (first, signs, "gain"), (second, signs, f"{name}_gain")],
         name=f"{NAMES[name]}{'_best' if tuned else ''}",
         title=f"{title.format(criteria.baseline)}{', at own best values' if tuned else ''}",
         caption=f"{at_best}{first}: fused minus {criteria.baseline} in "

@@ -10,14 +10,7 @@ from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.report import table
 from posfuse.report.sections.section import PAIRED, Section
 from posfuse.report.sweep import Sweep
-from posfuse.report.table import (
-    Column,
-    Table,
-    interval,
-    p_value,
-    signed,
-    table_of,
-)
+from posfuse.report.table import Column, Table, interval, p_value, signed, table_of
 from posfuse.statistics.cells import convergence, solved_best, solved_cells, thresholds, variance
 from posfuse.statistics.comparisons import Criteria
 
