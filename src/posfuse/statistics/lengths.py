@@ -5,7 +5,7 @@ logarithmic scale (by the trapezoidal rule). A slope is that of a gain over the 
 length, over corpora or over the length bins of one corpus.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,16 +43,14 @@ def by_test_length(
     the metric. A run without a test at the trained length gets a row with the value of its ordinary
     test split, which has whole windows.
     """
-    places = ((name, BY_LENGTH.fullmatch(str(name))) for name in runs)
-    length_of: dict[Any, Any] = {
+    places = ((str(name), BY_LENGTH.fullmatch(str(name))) for name in runs)
+    length_of = {
         name: int(place[2])
         for name, place in places
         if place and (place[1], place[3]) == (windows, metric.name)
     }
-    wide = runs.reindex(columns=[*CELL, "seed", MAX_LEN, *length_of]).rename_axis("run")
-    wide = wide.rename(columns={MAX_LEN: "trained", **length_of}).reset_index()
-    keys = ["run", *CELL, "seed", "trained"]
-    rows = wide.melt(keys, var_name="test_length").dropna(subset="value")
+    named = runs.rename(columns={MAX_LEN: "trained"})
+    rows = at_lengths(named, length_of, [*CELL, "seed", "trained"])
     if windows == WHOLE:
         usual = rows.drop_duplicates("run")
         values = runs.reindex(columns=[metric.column]).loc[usual["run"], metric.column]
@@ -62,15 +60,31 @@ def by_test_length(
     return rows.astype({"test_length": int}).sort_values(["run", "test_length"])
 
 
+def at_lengths(
+    runs: pd.DataFrame, length_of: Mapping[str, int], keys: Sequence[str]
+) -> pd.DataFrame:
+    """One row for each run and test length: run (its index in `runs`), the keys, test_length and
+    value. `length_of` has the test length of each column."""
+    wide = runs.reindex(columns=[*keys, *length_of]).rename_axis("run").reset_index()
+    rows = wide.melt(["run", *keys], var_name="test_length").dropna(subset="value")
+    return rows.assign(test_length=rows["test_length"].map(length_of))
+
+
+def areas(rows: pd.DataFrame) -> "pd.Series[float]":
+    """The area of each run, by its index; NaN without a test beyond its trained length. `rows` have
+    the columns run, trained, test_length and value."""
+    results = {
+        run: area(dict(zip(own["test_length"], own["value"], strict=True)), own["trained"].iloc[0])
+        for run, own in rows.groupby("run")
+    }
+    return pd.Series(results, dtype=float)
+
+
 def beyond(runs: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
     """The runs that were tested beyond their trained length, with the area as their test result. So
     `compare` compares areas.
     """
-    areas = {
-        run: area(dict(zip(own["test_length"], own["value"], strict=True)), own["trained"].iloc[0])
-        for run, own in by_test_length(runs, metric).groupby("run")
-    }
-    known = (pd.Series(areas, dtype=float) / metric.factor).dropna()
+    known = (areas(by_test_length(runs, metric)) / metric.factor).dropna()
     return runs.loc[known.index].assign(**{metric.column: known})
 
 
@@ -80,16 +94,13 @@ def length_cells(rows: pd.DataFrame) -> pd.DataFrame:
 
     `rows` are those of `by_test_length`.
     """
-    cells = []
-    for cell, group in rows.groupby(CELL, sort=False):
-        table = group.pivot(index="seed", columns="test_length", values="value")
-        trained = group["trained"].iloc[0]
-        areas = [area(dict(row.dropna()), trained) for _, row in table.iterrows()]
-        row = {**dict(zip(CELL, cell, strict=True)), "n": len(table)}
-        row |= {"mean": float(np.mean(areas)), "std": st.spread(areas)}
-        cells.append(row | {str(n): mean for n, mean in table.mean().items()})
-    columns = sorted(rows["test_length"].unique())
-    return pd.DataFrame(cells, columns=[*CELL, "n", "mean", "std", *map(str, columns)])
+    of_runs = rows.drop_duplicates("run")
+    of_runs = of_runs.assign(area=of_runs["run"].map(areas(rows)))
+    of_areas = of_runs.groupby(CELL, sort=False).agg(
+        n=("area", "size"), mean=("area", pd.Series.mean), std=("area", st.spread)
+    )
+    means = rows.groupby([*CELL, "test_length"])["value"].agg(pd.Series.mean).unstack()
+    return of_areas.join(means.rename(columns=str)).reset_index()
 
 
 def interactions(comparisons: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:

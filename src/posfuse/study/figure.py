@@ -99,9 +99,8 @@ def by_length(runs: pd.DataFrame, study: Study) -> Figure:
         names = {arm: arm for arm in names}
     rows = by_test_length(runs, metric)
     rows = rows.assign(
-        data=rows["arm"].map(corpus), encoding="", variant="", fusion=rows["arm"].map(names),
-        trained=rows["max_len"],
-    ).sort_values("test_length")  # fmt: skip
+        data=rows["arm"].map(corpus), encoding="", variant="", fusion=rows["arm"].map(names)
+    ).sort_values("test_length")
     return results_by_length(rows, chance_of(rows.groupby("data")["classes"].max(), metric), metric)
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.statistics.cells import was_last
 from posfuse.statistics.comparisons import step_of
-from posfuse.statistics.lengths import area
+from posfuse.statistics.lengths import areas, at_lengths
 from posfuse.study.spec import BEYOND
 
 
@@ -27,7 +27,9 @@ def outcomes(
     """
     if runs.empty:
         return pd.DataFrame(dtype=float)
-    values = _beyond(runs, metric) if outcome == BEYOND else runs[f"test_{metric.name}"]
+    values = runs[f"test_{metric.name}"]
+    if outcome == BEYOND:
+        values = areas(by_test_length(runs, metric)).reindex(runs.index)
     guess = runs["arm"].map(guesses(runs, metric)) if solved is None else -np.inf
     values = values.astype(float).mask(runs["diverged"], guess)
     frame = runs.assign(value=values).pivot(index="seed", columns="arm", values="value")
@@ -36,38 +38,17 @@ def outcomes(
     return (100.0 * (frame.round(9) >= solved)).where(frame.notna())
 
 
-def _beyond(runs: pd.DataFrame, metric: Metric) -> "pd.Series[float]":
-    columns = lengths_of(runs, metric)
-    if not columns:
-        return pd.Series(np.nan, runs.index)
-
-    def mean(run: "pd.Series[float]") -> float:
-        values = {n: run[column] for column, n in columns.items() if pd.notna(run[column])}
-        return area(values, run["max_len"])
-
-    return runs.apply(mean, axis=1)
-
-
 def at(metric: Metric) -> str:
     """The prefix of the columns of test lengths."""
     return f"test_{metric.name}_at_"
 
 
-def lengths_of(runs: pd.DataFrame, metric: Metric) -> dict[str, int]:
-    """The test lengths by their columns; empty without data.test_lengths."""
-    columns = [column for column in map(str, runs) if column.startswith(at(metric))]
-    return {column: int(column.removeprefix(at(metric))) for column in columns}
-
-
 def by_test_length(runs: pd.DataFrame, metric: Metric) -> pd.DataFrame:
-    """A row for each run and test length: arm, seed, max_len, classes, test_length and value.
-    Empty without data.test_lengths."""
-    columns = lengths_of(runs, metric)
-    if not columns:
-        return runs.iloc[:0]
-    kept = ["arm", "seed", "max_len", "classes"]
-    rows = runs.melt(kept, list(columns), "test_length", "value").dropna(subset="value")
-    return rows.assign(test_length=rows["test_length"].map(columns))
+    """The rows of `at_lengths` with arm, seed, trained (data.max_len) and classes."""
+    columns = (column for column in map(str, runs) if column.startswith(at(metric)))
+    length_of = {column: int(column.removeprefix(at(metric))) for column in columns}
+    named = runs.rename(columns={"max_len": "trained"})
+    return at_lengths(named, length_of, ["arm", "seed", "trained", "classes"])
 
 
 def guesses(runs: pd.DataFrame, metric: Metric) -> "pd.Series[float]":

@@ -86,19 +86,16 @@ def lengths_table(runs: pd.DataFrame, metric: Metric) -> Table | None:
     frame = by_test_length(runs, metric)
     if frame.empty:
         return None
-    lengths = sorted(frame["test_length"].unique())
-    cell = partial(table.over_seeds, digits=metric.digits)
-    rows = []
-    for arm in runs.loc[runs["arm"].isin(frame["arm"]), "arm"].unique():
-        row: dict[str, object] = {"arm": arm}
-        for length in lengths:
-            values = frame.loc[(frame["arm"] == arm) & (frame["test_length"] == length), "value"]
-            row |= {f"{length} n": len(values), f"{length} mean": values.mean()}
-            row[f"{length} std"] = st.spread(values)
-        rows.append(row)
+    cell, parts = partial(table.over_seeds, digits=metric.digits), {}
+    for n, rows in frame.groupby("test_length"):
+        of_arms = rows.groupby("arm").agg(
+            n=("value", "size"), mean=("value", pd.Series.mean), std=("value", st.spread)
+        )
+        parts[n] = of_arms.add_prefix(f"{n} ")
+    arms = runs["arm"].drop_duplicates()
     return table_of(
-        pd.DataFrame(rows),
-        [(str(n), cell, f"{n} mean", f"{n} std", f"{n} n") for n in lengths],
+        pd.concat(parts.values(), axis=1).reindex(arms[arms.isin(frame["arm"])]).reset_index(),
+        [(str(n), cell, f"{n} mean", f"{n} std", f"{n} n") for n in parts],
         keys=["arm"],
         name="lengths",
         title=f"{metric.heading} by test length",
