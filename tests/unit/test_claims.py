@@ -10,7 +10,8 @@ from scipy import stats
 
 from posfuse.config import CONF_DIR
 from posfuse.statistics import paired as st
-from posfuse.statistics.comparisons import Criteria, seeds_for_equivalence
+from posfuse.statistics.comparisons import Criteria
+from posfuse.statistics.power import seeds_for_equivalence
 from posfuse.verdicts.claims import Claim, Claims, judge_claims, read_claims
 from recipes import blocks
 from refusals import refusal

@@ -17,11 +17,10 @@ from posfuse.statistics.comparisons import (
     compare,
     in_families,
     judge,
-    seeds_for_difference,
-    seeds_for_equivalence,
     strictest_level,
 )
 from posfuse.statistics.lengths import interactions, trends
+from posfuse.statistics.power import seeds_for_difference, seeds_for_equivalence
 from refusals import refusal
 from small_records import write_record, write_sweep
 

@@ -4,13 +4,8 @@ import pandas as pd
 
 from posfuse.report.sections.answer import answers, lead, rows_of
 from posfuse.statistics import paired as st
-from posfuse.statistics.comparisons import (
-    Criteria,
-    in_families,
-    judge,
-    seeds_for_difference,
-    seeds_for_equivalence,
-)
+from posfuse.statistics.comparisons import Criteria, in_families, judge
+from posfuse.statistics.power import seeds_for_difference, seeds_for_equivalence
 
 
 def compared(deltas, criteria, **more):

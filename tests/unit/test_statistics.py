@@ -16,7 +16,7 @@ from statsmodels.stats.weightstats import DescrStatsW
 from posfuse.statistics import over_documents as over
 from posfuse.statistics import paired as st
 from posfuse.statistics import power
-from posfuse.statistics.comparisons import seeds_for_difference, seeds_for_equivalence
+from posfuse.statistics.power import seeds_for_difference, seeds_for_equivalence
 
 FIVE = [1.2, 0.4, -0.3, 2.1, 0.9]
 SEVEN = [1.0, 2.0, 4.0, 8.0, 3.0, -1.0, 5.0]

@@ -9,8 +9,8 @@ from scipy import stats
 from statsmodels.stats.power import TTestPower
 
 from posfuse.evidence.metric import ACCURACY, EXACT_MATCH, MACRO_F1
-from posfuse.statistics.comparisons import seeds_for_difference, seeds_for_equivalence
 from posfuse.statistics.paired import spread_limit
+from posfuse.statistics.power import seeds_for_difference, seeds_for_equivalence
 from posfuse.statistics.sequential import Looks, chances
 from posfuse.study import figure, forecast, stages, tables, tables_of_arms
 from posfuse.study.looks import deltas, progress, seeds_to_decide

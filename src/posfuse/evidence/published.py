@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+ALPHA = 0.05
 # Table 3 of the paper names RoPE and Relative; its notebooks run these tables at the input.
 ENCODINGS = {"rope_features": "rope", "relative_table": "relative"}
 
@@ -21,7 +22,7 @@ class Published:
     std: float
     n: float  # an integer; NaN in a table if the paper lacks the cell
 
-    def disagrees(self, mean: float, std: float, n: int, alpha: float = 0.05) -> bool:
+    def disagrees(self, mean: float, std: float, n: int) -> bool:
         """True if our mean over n seeds differs by more than the two spreads allow.
 
         This is Welch's test on the summaries. A single seed disagrees if it is outside the
@@ -30,12 +31,12 @@ class Published:
         if np.isnan(self.std):
             return False
         if n < 2:
-            reach = stats.t.ppf(1 - alpha / 2, self.n - 1) * self.std * (1 + 1 / self.n) ** 0.5
+            reach = stats.t.ppf(1 - ALPHA / 2, self.n - 1) * self.std * (1 + 1 / self.n) ** 0.5
             return bool(abs(mean - self.mean) > reach)
         test = stats.ttest_ind_from_stats(
             mean, std, n, self.mean, self.std, self.n, equal_var=False
         )
-        return bool(test.pvalue < alpha)
+        return bool(test.pvalue < ALPHA)
 
 
 @cache

@@ -13,10 +13,9 @@ from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.evidence.settings import NO_TABLE, labels_of
 from posfuse.statistics import paired as st
 from posfuse.statistics.contrasts import decide, differences
-from posfuse.statistics.power import equivalence_power, power, seeds_needed
+from posfuse.statistics.power import seeds_for_difference, seeds_for_equivalence
 from posfuse.statistics.shares import outperforming
 
-POWER = 0.8
 # The role of a comparison: in Holm's family; outside the sweep's declared family; a placebo of a
 # comparison with position.
 PRIMARY, EXPLORATORY, PLACEBO = "primary", "exploratory", "placebo"
@@ -271,23 +270,3 @@ def judge(deltas: list[float], criteria: Criteria, resolution: float = np.nan) -
         "smallest_p": st.smallest_p(n),
         "p_equivalence": st.p_equivalence(deltas, criteria.margin, resolution),
     }
-
-
-def seeds_for_difference(effect: float, std: float, alpha: float, sides: int = 2) -> float:
-    """Seeds needed to find a true mean difference of `effect` at 80 % power.
-
-    NaN if the standard deviation is 0; inf if the effect is 0.
-    """
-    if not std > 0:
-        return np.nan
-    return seeds_needed(lambda n: power(effect, std, n, alpha, sides), POWER)
-
-
-def seeds_for_equivalence(std: float, margin: float, effect: float, alpha: float) -> float:
-    """Seeds needed to show equivalence at 80 % power for a true mean difference of `effect`.
-
-    NaN if the standard deviation is 0; inf if the effect is not below the margin.
-    """
-    if not std > 0:
-        return np.nan
-    return seeds_needed(lambda n: equivalence_power(std, margin, n, effect, alpha), POWER)

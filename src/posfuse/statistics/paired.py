@@ -51,10 +51,10 @@ def spread(values: ArrayLike) -> float:
     return float(np.std(x, ddof=1)) if len(x) > 1 else np.nan
 
 
-def spread_interval(values: ArrayLike, level: float = 0.95) -> Interval:
-    """The interval of the standard deviation of normal values, from the chi-square of n - 1."""
+def spread_interval(values: ArrayLike) -> Interval:
+    """The 95 % interval of the standard deviation of normal values (chi-square of n - 1)."""
     df = len(np.asarray(values)) - 1
-    ends = stats.chi2.ppf([(1 + level) / 2, (1 - level) / 2], df)
+    ends = stats.chi2.ppf([0.975, 0.025], df)
     low, high = _standard_deviation(values) * np.sqrt(df / ends)
     return float(low), float(high)
 
@@ -65,17 +65,15 @@ def effect_size(differences: ArrayLike) -> float:
     return float(d.mean() / _standard_deviation(d))
 
 
-def spread_limit(
-    differences: ArrayLike, resolution: float = np.nan, confidence: float = 0.8
-) -> float:
-    """The upper confidence limit of the standard deviation, one-sided; NaN for one seed.
+def spread_limit(differences: ArrayLike, resolution: float = np.nan) -> float:
+    """The one-sided 80 % upper confidence limit of the standard deviation; NaN for one seed.
 
     A sample of few seeds often has a smaller spread than its population. A number of seeds planned
-    for this limit is enough with the given confidence (Browne 1995).
+    for this limit is enough with a chance of 80 % (Browne 1995).
     """
     df = len(np.asarray(differences)) - 1
     std = _standard_deviation(differences, resolution)
-    return float(std * np.sqrt(df / stats.chi2.ppf(1 - confidence, df)))
+    return float(std * np.sqrt(df / stats.chi2.ppf(1 - 0.8, df)))
 
 
 def t_interval(differences: ArrayLike, level: float = 0.95, resolution: float = np.nan) -> Interval:
@@ -88,7 +86,7 @@ def t_interval(differences: ArrayLike, level: float = 0.95, resolution: float = 
     return float(low), float(high)
 
 
-def bootstrap_interval(differences: ArrayLike, level: float = 0.95, seed: int = 0) -> Interval:
+def bootstrap_interval(differences: ArrayLike, level: float = 0.95) -> Interval:
     """Bias-corrected and accelerated bootstrap interval of the mean (Efron 1987).
 
     It needs 3 seeds and is too narrow with few: it covers 83 % with 5 (docs/statistics.md).
@@ -101,7 +99,7 @@ def bootstrap_interval(differences: ArrayLike, level: float = 0.95, seed: int = 
         warnings.simplefilter("ignore", stats.DegenerateDataWarning)
         interval = stats.bootstrap(
             (d,), np.mean, confidence_level=level, n_resamples=RESAMPLES, method="BCa",
-            rng=np.random.default_rng(seed),
+            rng=np.random.default_rng(0),
         ).confidence_interval  # fmt: skip
     return float(interval.low), float(interval.high)
 
@@ -148,7 +146,7 @@ def p_wilcoxon(differences: ArrayLike) -> float:
     return p_sign_flip(np.sign(d) * stats.rankdata(np.abs(d)))
 
 
-def p_sign_flip(differences: ArrayLike, seed: int = 0) -> float:
+def p_sign_flip(differences: ArrayLike) -> float:
     """Permutation test over the signs, two-sided: all 2^n of them up to 30 seeds, else sampled.
 
     It is the fraction of signs whose sum is at least as far from 0. Sums that are equal up to
@@ -167,7 +165,7 @@ def p_sign_flip(differences: ArrayLike, seed: int = 0) -> float:
         first, second = np.sort(_signed_sums(d[: n // 2])), _signed_sums(d[n // 2 :])
         above = len(first) * len(second) - np.searchsorted(first, least - second).sum()
         return float(2 * above / 2**n)
-    rng, hits, rows = np.random.default_rng(seed), 0, max(1, MOST_SIGNS // n)
+    rng, hits, rows = np.random.default_rng(0), 0, max(1, MOST_SIGNS // n)
     for start in range(0, SAMPLED, rows):
         size = (min(rows, SAMPLED - start), -(-n // 64))
         bits = rng.integers(2**64, size=size, dtype=np.uint64).view(np.uint8)

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 from scipy import stats
@@ -10,6 +10,7 @@ from scipy.special import ndtr  # the normal distribution function
 
 from posfuse.statistics.paired import Floats
 
+POWER = 0.8  # the chance that planned seeds find what they are planned for
 MOST_SEEDS = 1_000_000
 
 
@@ -62,7 +63,20 @@ def _spreads(n: int) -> Floats:
     return np.asarray(np.sqrt(stats.chi2.ppf(share, n - 1) / (n - 1)))
 
 
-def seeds_needed(power_of: Callable[[int], float], target: float = 0.8) -> float:
-    """The fewest seeds (at least 2) whose `power_of(n)` reaches the target; inf beyond 1e6."""
-    n = 2 + bisect_left(range(2, MOST_SEEDS + 1), True, key=lambda n: power_of(n) >= target)
+def seeds_needed(power_of: Callable[[int], float]) -> float:
+    """The fewest seeds (at least 2) whose `power_of(n)` reaches POWER; inf beyond 1e6."""
+    n = 2 + bisect_left(range(2, MOST_SEEDS + 1), True, key=lambda n: power_of(n) >= POWER)
     return n if n <= MOST_SEEDS else np.inf
+
+
+def seeds_for_difference(effect: float, std: float, alpha: float, sides: int = 2) -> float:
+    """Seeds needed to find a true mean difference of `effect`; inf if the effect is 0. NaN if the
+    standard deviation is 0."""
+    return seeds_needed(lambda n: power(effect, std, n, alpha, sides)) if std > 0 else np.nan
+
+
+def seeds_for_equivalence(std: float, margin: float, effect: float, alpha: float) -> float:
+    """Seeds needed to show equivalence for a true mean difference of `effect`; inf if the effect is
+    not below the margin. NaN if the standard deviation is 0."""
+    power_of = partial(equivalence_power, std, margin, effect=effect, alpha=alpha)
+    return seeds_needed(power_of) if std > 0 else np.nan

@@ -165,14 +165,14 @@ def judge_family(
 
 def chances(
     effect: float, spread: float, margins: Margins, looks: Looks, hypotheses: int = 1,
-    simulated: int = 10_000, seed: int = 0,
+    simulated: int = 10_000,
 ) -> list[dict[str, float]]:  # fmt: skip
     """The chance of each result up to each look, for a true difference and normal noise, by
     simulation. It gives the power of a plan, and the chance of an early end.
 
     With `margins.of_shares` the differences are 100, 0 and -100, with this mean and spread.
     """
-    rng, size = np.random.default_rng(seed), (simulated, looks.seeds[-1])
+    rng, size = np.random.default_rng(0), (simulated, looks.seeds[-1])
     if margins.of_shares:
         gained, lost = shares.of_pairs(effect, spread)
         one = rng.random(size)

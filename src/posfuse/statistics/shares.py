@@ -24,7 +24,7 @@ def share_interval(successes: int, n: int, level: float = 0.95) -> Interval:
     return float(interval.low), float(interval.high)
 
 
-def outperforming(differences: ArrayLike, level: float = 0.95) -> tuple[float, float, float]:
+def outperforming(differences: ArrayLike) -> tuple[float, float, float]:
     """P(A > B): the probability that a run of A beats a run of B with the same seed, and its
     interval (Bouthillier et al. 2021, section 4), from the differences A minus B, one per seed.
 
@@ -34,7 +34,7 @@ def outperforming(differences: ArrayLike, level: float = 0.95) -> tuple[float, f
     """
     d = np.round(np.asarray(differences, dtype=float), 9)  # values equal up to rounding are ties
     wins, ties, n = int(np.sum(d > 0)), int(np.sum(d == 0)), len(d)
-    low, high = share_interval(wins, n, level)[0], share_interval(wins + ties, n, level)[1]
+    low, high = share_interval(wins, n)[0], share_interval(wins + ties, n)[1]
     return (wins + ties / 2) / n if n else np.nan, low, high
 
 
@@ -51,7 +51,7 @@ def outperforms(low: float, high: float) -> str:
     return "open"
 
 
-def paired_share_interval(one: ArrayLike, other: ArrayLike, level: float = 0.95) -> Interval:
+def paired_share_interval(one: ArrayLike, other: ArrayLike) -> Interval:
     """The interval of the difference of two shares, one minus other, from n pairs of booleans, (n,)
     each: method 10 of Newcombe (1998, Statistics in Medicine 17, 2635-2650). NaN without pairs.
 
@@ -63,7 +63,7 @@ def paired_share_interval(one: ArrayLike, other: ArrayLike, level: float = 0.95)
         return NONE
     p, q = a.mean(), b.mean()
     (low_p, high_p), (low_q, high_q) = (
-        stats.binomtest(int(x.sum()), n).proportion_ci(level, method="wilson") for x in (a, b)
+        stats.binomtest(int(x.sum()), n).proportion_ci(method="wilson") for x in (a, b)
     )
     both, neither = np.sum(a & b), np.sum(~a & ~b)
     agreement = both * neither - np.sum(a & ~b) * np.sum(~a & b)

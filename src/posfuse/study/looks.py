@@ -11,10 +11,9 @@ import numpy as np
 import pandas as pd
 
 from posfuse.statistics import shares
-from posfuse.statistics.comparisons import POWER, seeds_for_equivalence
 from posfuse.statistics.contrasts import ANSWERS, UNDECIDED, differences
 from posfuse.statistics.paired import spread_limit, t_interval
-from posfuse.statistics.power import decision_power, seeds_needed
+from posfuse.statistics.power import decision_power, seeds_for_equivalence, seeds_needed
 from posfuse.statistics.sequential import Decision, Looks, decide, judge_family
 from posfuse.study.repeats import by_unit, units_of
 from posfuse.study.scores import outcomes, resolution
@@ -170,7 +169,7 @@ def seeds_to_decide(
     if not std > 0:
         return np.nan, np.nan
     margin, beyond = h.margins.equivalence, h.margins.beyond
-    as_measured = seeds_needed(lambda n: decision_power(mean, std, n, margin, beyond, level), POWER)
+    as_measured = seeds_needed(lambda n: decision_power(mean, std, n, margin, beyond, level))
     return as_measured, seeds_for_equivalence(std, margin, 0.0, level)
 
 

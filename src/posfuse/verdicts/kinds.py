@@ -14,8 +14,8 @@ import pandas as pd
 from posfuse.evidence.collect import CELL, GROUP
 from posfuse.evidence.metric import Metric
 from posfuse.statistics import paired as st
-from posfuse.statistics.comparisons import seeds_for_difference, seeds_for_equivalence
 from posfuse.statistics.lengths import interactions
+from posfuse.statistics.power import seeds_for_difference, seeds_for_equivalence
 
 EXTRAPOLATES = "extrapolates"  # a gain in the area beyond the trained length
 POWER = (
