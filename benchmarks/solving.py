@@ -96,7 +96,7 @@ def by_betting(a: Array, b: Array, threshold: float) -> tuple[Array, Array]:
 
 
 def by_shares(a: Array, b: Array, threshold: float) -> tuple[Array, Array]:
-    """As `decide` tests the share of solved runs."""
+    """As `decide_at` tests the share of solved runs."""
     d = 100.0 * ((a >= SOLVED) * 1 - (b >= SOLVED))
     different, places = np.unique(np.sort(d, axis=1), axis=0, return_inverse=True)
     sides = ([p(row, threshold) for row in different] for p in (shares.p_above, shares.p_below))

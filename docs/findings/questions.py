@@ -17,7 +17,7 @@ from posfuse.statistics.cautions import TUNED
 from posfuse.statistics.contrasts import EQUIVALENT, UNDECIDED
 from posfuse.statistics.paired import t_interval
 from posfuse.study import caveats
-from posfuse.study.looks import Verdict
+from posfuse.study.looks import HypothesisVerdict
 from posfuse.study.plan import PLAN
 from posfuse.study.run_table import RUNS
 
@@ -31,7 +31,7 @@ MOST_ROWS = 6  # of the first screen
 OPERATORS = {"gate_scalar": "scalar gate", "concat": "concatenation"}
 
 
-def verdict_of(study: str, hypothesis: str) -> Verdict | None:
+def verdict_of(study: str, hypothesis: str) -> HypothesisVerdict | None:
     """What a study says about one of its hypotheses; None before it has decided anything."""
     if not has_rows(FOLDER / study):
         return None
@@ -44,7 +44,7 @@ def has_rows(folder: Path) -> bool:
     return (folder / PLAN).exists() and (folder / RUNS).exists()
 
 
-def difference(study: str, v: Verdict) -> str:
+def difference(study: str, v: HypothesisVerdict) -> str:
     """The difference with its interval: over all seeds, if more ran than the look that decided."""
     metric, d = judged(FOLDER / study)[0].study.measured, v.all_seeds or v.decision
     assert d is not None

@@ -16,7 +16,7 @@ from posfuse.evidence.collect import collect
 from posfuse.report.figures.plot import heatmap
 from posfuse.report.figures.style import LOOKS, LineName, apart, grid, look, rc_style
 from posfuse.report.figures.svg import TITLE, mark, save
-from posfuse.report.sections import by_document, differences, paper, training
+from posfuse.report.sections import by_document, differences, paper, training_figures
 from posfuse.report.sections.own_values import scale
 from posfuse.report.sweep import Sweep
 from posfuse.runs.records import MECHANISM, WHOLE, Measurement, table_of, write_table
@@ -87,7 +87,7 @@ def draw_all(runs):
         "accuracy_latency": paper.accuracy_latency(cells_of(runs)),
         "forest": differences.forest(comparisons, Criteria()),
         "gain_by_length": by_document.gain_by_length(comparisons, bins_of(comparisons), Criteria()),
-        "learning_curves": training.learning_curves(curves_of(runs)),
+        "learning_curves": training_figures.learning_curves(curves_of(runs)),
         "confusions": by_document.confusions(confusions, {"short": ["one", "two"]}, "add"),
     }
 
@@ -255,7 +255,7 @@ def test_names_at_the_lines_ends_do_not_touch_and_are_inside_the_figure():
     runs = sweep(fusions=list(LOOKS), corpora=("long",))
     comparisons, _ = compare(runs, Criteria())
     for figure in (
-        training.learning_curves(curves_of(runs)),
+        training_figures.learning_curves(curves_of(runs)),
         by_document.gain_by_length(comparisons, bins_of(comparisons), Criteria()),
         scale(values(list(LOOKS))),
     ):
@@ -408,7 +408,7 @@ def test_documents_that_are_too_few_for_a_probe_have_the_other_figures(tmp_path)
         folder = write_record(tmp_path / "sweep", 0.5, fusion)
         write_table(folder / MECHANISM, table_of(Measurement, rows))
     runs, _ = collect(tmp_path / "sweep")
-    section = training.section(Sweep(str(tmp_path), runs, Criteria(), Claims()))
+    section = training_figures.section(Sweep(str(tmp_path), runs, Criteria(), Claims()))
     assert [drawing.name for drawing in section.drawings] == ["learning_curves", "patching"]
     found = marked(section.drawings[1].draw())
     assert "tiny sinusoidal add, input moved: follows 100.0 % of documents, n=1" in found

@@ -5,7 +5,7 @@ import pytest
 
 from posfuse.evidence.collect import collect
 from posfuse.report.figures.svg import save
-from posfuse.report.sections.test_lengths import length_tables, results_by_length
+from posfuse.report.sections.by_test_length import length_tables, results_by_length
 from posfuse.statistics.comparisons import Criteria, compare
 from posfuse.statistics.lengths import area, beyond, by_test_length, length_cells
 from posfuse.verdicts.claims import Claim, Claims, judge_claims

@@ -7,9 +7,9 @@ import pytest
 
 from posfuse.errors import InputError
 from posfuse.study import stages
+from posfuse.study.arm_sweep import ArmSweep
 from posfuse.study.plan import choose
 from posfuse.study.spec import Evaluation, Range, Tuning
-from posfuse.study.sweeps import Sweep
 from study_runs import small_study
 
 N = 14  # Optuna's first ten trials are random draws
@@ -94,7 +94,7 @@ def sweeps(monkeypatch):
     done: dict = {}
     started: list = []
 
-    class Fake(Sweep):
+    class Fake(ArmSweep):
         def run(self, names, seeds, extra):
             started.extend(f"{name}.{seed}" for name in names for seed in seeds)
             done.update({(n, s): record(n[:-4], self.values[n]) for n in names for s in seeds})
@@ -105,7 +105,7 @@ def sweeps(monkeypatch):
         def folders(self, names, seeds):
             return {(n, s): Path(n) for n in names for s in seeds}
 
-    monkeypatch.setattr(stages, "Sweep", Fake)
+    monkeypatch.setattr(stages, "ArmSweep", Fake)
     monkeypatch.setattr(stages, "composed", lambda *_: {})
     return done, started
 

@@ -40,7 +40,7 @@ def test_a_look_that_may_spend_almost_nothing_decides_nothing():
 
 def test_one_look_is_the_ordinary_t_test():
     d = np.random.default_rng(0).normal(1, 1, 10)
-    decision = sq.decide(d, Margins(0.5), Looks((10,)), 0)
+    decision = sq.decide_at(d, Margins(0.5), Looks((10,)), 0)
     assert decision.level == pytest.approx(0.05)
     assert decision.p_difference == pytest.approx(stats.ttest_1samp(d, 0).pvalue)
     assert (decision.low, decision.high) == pytest.approx(st.t_interval(d))
@@ -64,13 +64,13 @@ def test_the_levels_grow_with_alpha_as_holms_rule_needs():
 )
 def test_each_result(mean, margins, result):
     d = mean + 0.5 * np.array([1, -1, 2, -2, 1, -1, 0.5, -0.5])
-    assert sq.decide(d, margins, THREE, 0).result == result
+    assert sq.decide_at(d, margins, THREE, 0).result == result
 
 
 def test_the_interval_of_equivalence_lies_within_the_margin():
     """It is the interval of two one-sided tests, as (1 - 2 alpha) in Schuirmann 1987."""
     d = 0.2 + 0.95 * np.array([1, -1, 1, -1, 1, -1, 1, -1])
-    found = sq.decide(d, Margins(1.0), Looks((8,)), 0)
+    found = sq.decide_at(d, Margins(1.0), Looks((8,)), 0)
     assert found.result == sq.EQUIVALENT
     assert (found.low, found.high) == pytest.approx(st.t_interval(d, 0.9))
     assert -1 < found.low < found.high < 1
@@ -79,7 +79,7 @@ def test_the_interval_of_equivalence_lies_within_the_margin():
 
 def test_a_difference_within_the_margin_is_marked():
     d = 1 + 0.05 * np.array([1, -1, 2, -2, 1, -1, 0.5, -0.5])
-    found = sq.decide(d, Margins(2.0), THREE, 0)
+    found = sq.decide_at(d, Margins(2.0), THREE, 0)
     assert (found.result, found.also_small) == (sq.AHEAD, True)
 
 
@@ -140,7 +140,7 @@ def test_simulated_shares_are_those_of_decide():
         shares = sq.shares_of_results(draws, margins, THREE, hypotheses=2)
         counts = dict.fromkeys(shares[0], 0)
         for d in draws:
-            each = (sq.decide(d, margins, THREE, look, (2, 2)).result for look in range(3))
+            each = (sq.decide_at(d, margins, THREE, look, (2, 2)).result for look in range(3))
             first = next((result for result in each if result != sq.UNDECIDED), None)
             if first:
                 counts[first] += 1

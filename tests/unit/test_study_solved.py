@@ -15,7 +15,7 @@ from posfuse.errors import InputError
 from posfuse.evidence.metric import ACCURACY
 from posfuse.statistics import cautions as st
 from posfuse.statistics import shares
-from posfuse.statistics.sequential import Looks, Margins, chances, decide, levels
+from posfuse.statistics.sequential import Looks, Margins, chances, decide_at, levels
 from posfuse.study import caveats, figure, forecast, looks, results_page, subcommands, tables
 from posfuse.study.plan import Choice, Plan
 from posfuse.study.reading import read_study
@@ -33,22 +33,26 @@ def sample(gained, lost, n):
 def test_a_difference_from_0_is_mcnemars_test():
     for gained, lost in ((0, 0), (5, 0), (6, 0), (7, 1), (3, 9), (4, 4)):
         d = sample(gained, lost, 16)
-        found = decide(d, OF_SHARES, Looks((16,)), 0)
+        found = decide_at(d, OF_SHARES, Looks((16,)), 0)
         table = [[2, gained], [lost, 16 - 2 - gained - lost]]
         assert found.p_difference == pytest.approx(mcnemar(table, exact=True).pvalue)
         one_sided = stats.binomtest(lost, gained + lost or 1, alternative="greater").pvalue
         assert shares.p_below(d) == pytest.approx(one_sided)
-    assert decide(sample(6, 0, 6), OF_SHARES, Looks((6,)), 0).p_difference == 2 * 0.5**6
-    assert decide(sample(5, 0, 16), OF_SHARES, Looks((16,)), 0).result == "undecided"  # p = 0.0625
-    assert decide(sample(6, 0, 16), OF_SHARES, Looks((16,)), 0).result == "ahead"
-    assert decide(sample(0, 6, 16), OF_SHARES, Looks((16,)), 0).result == "behind"
+    assert decide_at(sample(6, 0, 6), OF_SHARES, Looks((6,)), 0).p_difference == 2 * 0.5**6
+    assert (
+        decide_at(sample(5, 0, 16), OF_SHARES, Looks((16,)), 0).result == "undecided"
+    )  # p = 0.0625
+    assert decide_at(sample(6, 0, 16), OF_SHARES, Looks((16,)), 0).result == "ahead"
+    assert decide_at(sample(0, 6, 16), OF_SHARES, Looks((16,)), 0).result == "behind"
 
 
 def test_a_p_that_is_equal_to_the_level_decides():
-    assert decide(sample(6, 0, 6), OF_SHARES, Looks((6,), 2**-5), 0).result == "ahead"
-    assert decide(sample(7, 0, 9), OF_SHARES, Looks((9,), 2**-5), 0, (2, 2)).result == "ahead"
-    assert decide(sample(6, 0, 9), OF_SHARES, Looks((9,), 2**-5), 0, (2, 2)).result == "undecided"
-    assert decide(sample(6, 0, 6), OF_SHARES, Looks((6,), 2**-5), 0).low >= 0
+    assert decide_at(sample(6, 0, 6), OF_SHARES, Looks((6,), 2**-5), 0).result == "ahead"
+    assert decide_at(sample(7, 0, 9), OF_SHARES, Looks((9,), 2**-5), 0, (2, 2)).result == "ahead"
+    assert (
+        decide_at(sample(6, 0, 9), OF_SHARES, Looks((9,), 2**-5), 0, (2, 2)).result == "undecided"
+    )
+    assert decide_at(sample(6, 0, 6), OF_SHARES, Looks((6,), 2**-5), 0).low >= 0
     assert chances(99.99, 1, OF_SHARES, Looks((6,), 2**-5))[0]["ahead"] > 0.9
 
 
@@ -75,15 +79,15 @@ def test_p_is_the_level_at_which_the_limit_is_the_threshold():
 
 
 def test_equivalence_is_an_interval_within_the_margin():
-    found = decide(sample(0, 0, 24), Margins(14.5, of_shares=True), Looks((24,)), 0)
+    found = decide_at(sample(0, 0, 24), Margins(14.5, of_shares=True), Looks((24,)), 0)
     assert (found.result, found.mean) == ("equivalent", 0)
     assert (found.low, found.high) == pytest.approx((-14.25, 14.25), abs=0.01)
     assert found.p_equivalence == pytest.approx(2 * (1 - 0.145) ** 24)
-    tight = decide(sample(0, 0, 24), Margins(14.0, of_shares=True), Looks((24,)), 0)
+    tight = decide_at(sample(0, 0, 24), Margins(14.0, of_shares=True), Looks((24,)), 0)
     assert tight.result == "undecided"
     beyond = Margins(20.0, 20.0, of_shares=True)  # of a hypothesis that expects equivalence
-    assert decide(sample(20, 0, 24), beyond, Looks((24,)), 0).result == "ahead"
-    assert decide(sample(7, 0, 24), beyond, Looks((24,)), 0).result == "undecided"
+    assert decide_at(sample(20, 0, 24), beyond, Looks((24,)), 0).result == "ahead"
+    assert decide_at(sample(7, 0, 24), beyond, Looks((24,)), 0).result == "undecided"
 
 
 def trinomial(n, gained, lost):
@@ -297,7 +301,9 @@ def test_no_hint_names_a_key_that_the_study_refuses(changes):
     own = study(solved=None)
     own.metric = changes.pop("metric", own.metric)
     own.hypotheses = [replace(own.hypotheses[0], **changes)]
-    state = looks.Progress([looks.Verdict(own.hypotheses[0], None, "undecided")], [], 0, {})
+    state = looks.Progress(
+        [looks.HypothesisVerdict(own.hypotheses[0], None, "undecided")], [], 0, {}
+    )
     console = Console(file=io.StringIO(), width=200)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(caveats, "of_verdicts", lambda *_: {"gain": {st.GROUPS: ["concat"]}})

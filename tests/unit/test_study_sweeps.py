@@ -14,10 +14,10 @@ from commands import called
 from posfuse.data import corpora
 from posfuse.errors import HubUnreachable, InputError
 from posfuse.runs import configs, identity, records
-from posfuse.study import configurations, forecast, run_table, stages, subcommands, sweeps
+from posfuse.study import arm_sweep, configurations, forecast, run_table, stages, subcommands
+from posfuse.study.arm_sweep import ArmSweep
 from posfuse.study.plan import Plan, provenance
 from posfuse.study.spec import Evaluation, Hypothesis, Study, Tuning
-from posfuse.study.sweeps import Sweep
 from small_records import ask, write_failure, write_record
 from small_runs import write_corpus
 
@@ -43,8 +43,8 @@ def write_own(root, accuracy, fusion, seed, **more):
 @pytest.fixture
 def sweep(tmp_path, monkeypatch):
     """The test sweep of a study with two arms and two seeds, all done."""
-    monkeypatch.setattr(sweeps, "OUTPUT", tmp_path)
-    found = Sweep(PLAN.study, "mine", "test", ARMS, CONFIGS, PLAN)
+    monkeypatch.setattr(arm_sweep, "OUTPUT", tmp_path)
+    found = ArmSweep(PLAN.study, "mine", "test", ARMS, CONFIGS, PLAN)
     for fusion in ("add", "concat"):
         for seed in (0, 1):
             write_own(found.folder, 0.5 + 0.1 * seed, fusion, seed)
@@ -195,7 +195,7 @@ def test_a_study_with_failed_runs_judges_the_others_and_ends_with_an_error(tmp_p
     }
     monkeypatch.setattr(stages, "check_arms", lambda *_: settings)
     monkeypatch.setattr(stages, "composed", lambda *_: configs)
-    monkeypatch.setattr(sweeps.subprocess, "Popen", Failing)
+    monkeypatch.setattr(arm_sweep.subprocess, "Popen", Failing)
     (tmp_path / "mine.yaml").write_text(QUESTION)
     printed, status = called("study", "run", "mine.yaml")
     assert status.startswith("error: multirun/mine_test: 1 of 12 runs have no result, such as d ")
@@ -375,7 +375,7 @@ def test_no_run_starts_with_such_a_length(tokens, tmp_path, monkeypatch, command
     monkeypatch.chdir(tmp_path)
     text = QUESTION.replace("data: tiny", "data: folder").replace("a: {", "a: {data.max_len: 30, ")
     (tmp_path / "mine.yaml").write_text(text)
-    monkeypatch.setattr(sweeps.subprocess, "Popen", None)
+    monkeypatch.setattr(arm_sweep.subprocess, "Popen", None)
     _, stopped = called("study", command[0], "mine.yaml", *command[1:], f"data.path={tokens}")
     assert stopped.startswith("error: study mine: arms.c: data.max_len=512, but 100 % of the train")
     assert not [*tmp_path.glob("multirun/mine*")]

@@ -385,7 +385,7 @@ def test_the_cpu_time_of_a_run_follows_from_two_short_ones(changes, fewest, tmp_
                 for arm, values in self.arms.items()
             }  # fmt: skip
 
-    monkeypatch.setattr(forecast, "Sweep", Timed)
+    monkeypatch.setattr(forecast, "ArmSweep", Timed)
     (tmp_path / "mine.yaml").write_text("trainer: {evaluations: 30}")
     study = small_study(searchpath=[str(tmp_path)], **changes)
     assert forecast.cpu_seconds_per_run("mine", study, []) == pytest.approx(26)

@@ -107,7 +107,7 @@ def test_procedures_for_solved_runs_agree_with_other_implementations():
             assert found["t where both solve"][0][i] == pytest.approx(t.pvalue)
     d, looks = 100.0 * ((a >= 90) * 1 - (b >= 90)), sequential.Looks((8,))
     for i, p in enumerate(2 * np.minimum(*solving.by_shares(a, b, 0.0))):
-        decision = sequential.decide(d[i], sequential.Margins(9.0, of_shares=True), looks, 0)
+        decision = sequential.decide_at(d[i], sequential.Margins(9.0, of_shares=True), looks, 0)
         assert min(p, 1) == pytest.approx(decision.p_difference)
     normal = np.random.default_rng(2).normal(size=(2, 1, 20))
     welch = stats.ttest_ind(*normal[:, 0], equal_var=False, alternative="greater").pvalue

@@ -82,7 +82,7 @@ def _without_defaults(runs: pd.DataFrame) -> "pd.Series[str]":
     return short.where(~is_mixed, runs["variant"])
 
 
-def naming(runs: pd.DataFrame) -> list[str]:
+def naming_columns(runs: pd.DataFrame) -> list[str]:
     """The columns of CELL that name a cell of these runs. A variant of all runs is left out."""
     return CELL[:-1] if runs["variant"].nunique() == 1 else CELL
 

@@ -20,6 +20,7 @@ from posfuse.report import foreign_table, formats, page
 from posfuse.report.sections import (
     answer,
     by_document,
+    by_test_length,
     cautions_table,
     claims_judged,
     differences,
@@ -28,8 +29,7 @@ from posfuse.report.sections import (
     run_list,
     second_gains,
     spread,
-    test_lengths,
-    training,
+    training_figures,
 )
 from posfuse.report.sections.section import Section
 from posfuse.report.sweep import Sweep
@@ -42,8 +42,8 @@ MOST = 8  # decided comparisons on the terminal
 
 # In the order of the terminal, and of the page within a chapter.
 SECTIONS = (
-    answer, paper, own_values, differences, second_gains, test_lengths, by_document, spread,
-    claims_judged, cautions_table, training, run_list,
+    answer, paper, own_values, differences, second_gains, by_test_length, by_document, spread,
+    claims_judged, cautions_table, training_figures, run_list,
 )  # fmt: skip
 
 

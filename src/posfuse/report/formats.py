@@ -53,7 +53,7 @@ class Fitted:
         yield Text(table.title, style="italic")
         if table.caption:  # the texts of all rows
             yield Text(table.caption.rstrip())
-        names = naming(table)
+        names = count_names(table)
         if names > 1 and sum(least for least, _ in widths(table)) > width + GAP:
             table, names = grouped(table, names), 1
         for block in blocks(table, names, width):
@@ -61,7 +61,7 @@ class Fitted:
             yield ""
 
 
-def naming(table: Table) -> int:
+def count_names(table: Table) -> int:
     """The number of first columns that name a row: the fewest in which all rows differ, otherwise
     1."""
     for n in range(1, len(table.columns)):

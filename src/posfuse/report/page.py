@@ -84,7 +84,7 @@ def page_of(
         chapters={name: own for name, own in chapters.items() if own},
         drawn=drawn,
         narrowed=narrowed,
-        naming=formats.naming,
+        count_names=formats.count_names,
         has_files=has_files,
         problems=problems_of(sections),
         notes=notes_of(sections),

@@ -16,7 +16,7 @@ from posfuse.statistics.documents import DocumentEvidence, document_evidence
 from posfuse.statistics.lengths import beyond
 from posfuse.statistics.own_best import OwnBest, own_best
 from posfuse.statistics.second_differences import placebos, survival
-from posfuse.verdicts.claims import Claims, Verdict, judge_claims
+from posfuse.verdicts.claims import Claims, ClaimVerdict, judge_claims
 
 Compared = tuple[pd.DataFrame, list[str]]  # the rows of `compare`, and its notes
 
@@ -113,7 +113,7 @@ class Sweep:
         return missing(self.folder, self.runs)
 
     @cached_property
-    def verdicts(self) -> list[Verdict]:
+    def verdicts(self) -> list[ClaimVerdict]:
         """The verdicts on all claims."""
         others = {}
         for name in {claim.metric for claim in self.claims.claims} - {self.metric.name}:

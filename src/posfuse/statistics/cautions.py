@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from posfuse.evidence.collect import CELL, naming
+from posfuse.evidence.collect import CELL, naming_columns
 from posfuse.evidence.metric import Metric, classes_of
 from posfuse.statistics.cells import APART, convergence
 from posfuse.statistics.comparisons import PLACEBO, Criteria
@@ -169,7 +169,7 @@ def of_comparisons(
     arms = {**_arms(runs, CELL[:2], criteria.metric), **_arms(runs, CELL, criteria.metric)}
     leans: dict[str, Cautions] = {}
     every = {}  # the arms of each comparison
-    shown = len(naming(runs))
+    shown = len(naming_columns(runs))
     for row in rows:
         if row["role"] == PLACEBO:
             continue

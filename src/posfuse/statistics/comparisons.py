@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from posfuse.evidence.collect import CELL, differing, naming, settings_columns
+from posfuse.evidence.collect import CELL, differing, naming_columns, settings_columns
 from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.evidence.settings import NO_TABLE, labels_of
 from posfuse.statistics import paired as st
@@ -80,7 +80,7 @@ def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[
     settings = settings_columns(runs, "fusion.")
     no_number = pd.Series([np.nan])
     groups = dict(iter(runs.groupby(CELL, sort=False)))
-    outcomes, shown = outcomes_of(runs, metric), len(naming(runs))
+    outcomes, shown = outcomes_of(runs, metric), len(naming_columns(runs))
     for cell, group in groups.items():
         data, encoding, fusion, variant = cell
         if fusion == base_name:

@@ -99,7 +99,7 @@ class Decision:
     also_small: bool = False  # ahead or behind, and also within the margin
 
 
-def decide(
+def decide_at(
     differences: ArrayLike, margins: Margins, looks: Looks, look: int,
     sharing: tuple[int, int] = (1, 1),
 ) -> Decision:  # fmt: skip
@@ -156,7 +156,7 @@ def judge_family(
             decided = [decision.result for decision in latest.values()]
             differ = sum(result in (AHEAD, BEHIND) for result in decided)
             sharing = len(samples) - differ, len(samples) - decided.count(EQUIVALENT)
-            judged = {h: decide(samples[h], margins[h], looks, look, sharing) for h in remaining}
+            judged = {h: decide_at(samples[h], margins[h], looks, look, sharing) for h in remaining}
             latest |= judged
             new = [h for h, decision in judged.items() if decision.result != UNDECIDED]
             remaining = [h for h in remaining if h not in new]
@@ -185,7 +185,7 @@ def chances(
 def shares_of_results(
     samples: ArrayLike, margins: Margins, looks: Looks, hypotheses: int = 1
 ) -> list[dict[str, float]]:
-    """The fraction of samples (N, seeds) with each result up to each look, as `decide` decides."""
+    """The fraction of samples (N, seeds) with each result of `decide_at` up to each look."""
     draws, alpha = np.asarray(samples, dtype=float), looks.alpha / hypotheses
     undecided = np.ones(len(draws), dtype=bool)
     counts, rows = dict.fromkeys((AHEAD, BEHIND, EQUIVALENT), 0), []

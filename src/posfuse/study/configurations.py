@@ -23,8 +23,8 @@ from posfuse.runs.coverage import training_lengths
 from posfuse.runs.folders import run_folder
 from posfuse.runs.hydra_errors import one_line
 from posfuse.runs.identity import differing, fingerprint_of, settings
+from posfuse.study.arm_sweep import ArmSweep
 from posfuse.study.spec import Study, Values
-from posfuse.study.sweeps import Sweep
 
 NEARLY_ALL = 0.9  # of the training documents
 # The settings of a corpus and of its tokens. A corpus may have several names.
@@ -54,7 +54,7 @@ def composed(study: Study, arms: Mapping[str, Values], extra: list[str]) -> dict
         tempfile.TemporaryDirectory() as place,
         initialize_config_dir(str(CONF_DIR), version_base="1.3"),
     ):
-        sweep = Sweep(study, "check", "test", arms, {})
+        sweep = ArmSweep(study, "check", "test", arms, {})
         common = [*sweep.write_experiment(Path(place), arms, [0], extra), "seed=0"]
         composer = Composer(GlobalHydra.instance().config_loader())
         for arm, own in sweep.arms.items():

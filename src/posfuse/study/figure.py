@@ -9,16 +9,16 @@ from matplotlib.figure import Figure
 
 from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.report.figures import style, svg
+from posfuse.report.sections.by_test_length import chance_of, results_by_length
 from posfuse.report.sections.differences import forest_of
-from posfuse.report.sections.test_lengths import chance_of, results_by_length
-from posfuse.study.looks import Verdict
+from posfuse.study.looks import HypothesisVerdict
 from posfuse.study.scores import by_test_length
 from posfuse.study.spec import BEYOND, Study
 from posfuse.study.tables import quantity
 
 
 def hypotheses(
-    verdicts: Sequence[Verdict], units: Sequence[int], metric: Metric = ACCURACY
+    verdicts: Sequence[HypothesisVerdict], units: Sequence[int], metric: Metric = ACCURACY
 ) -> Figure:
     """A row for each judged hypothesis with the difference of its answer, in a block for each
     family. `units` are the seeds, or the repeats, of the differences."""

@@ -9,9 +9,9 @@ from posfuse.errors import InputError
 from posfuse.runs.records import Record
 from posfuse.statistics.contrasts import AHEAD, EQUIVALENT
 from posfuse.statistics.sequential import chances
+from posfuse.study.arm_sweep import ArmSweep
 from posfuse.study.configurations import composed
 from posfuse.study.spec import NULL_ARM, Hypothesis, Study
-from posfuse.study.sweeps import Sweep
 
 FEW, MORE = 5, 20  # batches of an epoch in the short runs, and further batches in the long runs
 TRAINED = 3  # a training step's forward and backward pass, in forward passes
@@ -44,7 +44,7 @@ def cpu_seconds_per_run(name: str, study: Study, extra: list[str]) -> float:
         for n in sizes
     }
     configs = {arm: own.fingerprint for arm, own in composed(study, arms, extra).items()}
-    sweep = Sweep(study, name, "timing", arms, configs)
+    sweep = ArmSweep(study, name, "timing", arms, configs)
     shutil.rmtree(sweep.folder, ignore_errors=True)
     seed = max(study.test_seeds) + 1  # not a test seed
     others = [override for override in extra if not override.startswith("logger=")]

@@ -14,7 +14,7 @@ from posfuse.statistics import shares
 from posfuse.statistics.contrasts import ANSWERS, UNDECIDED, differences
 from posfuse.statistics.paired import spread_limit, t_interval
 from posfuse.statistics.power import decision_power, seeds_for_equivalence, seeds_needed
-from posfuse.statistics.sequential import Decision, Looks, decide, judge_family
+from posfuse.statistics.sequential import Decision, Looks, decide_at, judge_family
 from posfuse.study.repeats import by_unit, units_of
 from posfuse.study.scores import outcomes, resolution
 from posfuse.study.spec import Hypothesis, Study
@@ -39,7 +39,7 @@ class Solved:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class HypothesisVerdict:
     hypothesis: Hypothesis
     decision: Decision | None  # None before the first look
     verdict: str  # supported, refuted, equivalent or undecided
@@ -68,7 +68,7 @@ class Verdict:
 class Progress:
     """The state of the test stage, computed only from the records."""
 
-    verdicts: list[Verdict]  # in the order of the study
+    verdicts: list[HypothesisVerdict]  # in the order of the study
     next_arms: list[str]  # arms that the next look needs; empty if the study is finished
     next_look: int  # the number of its units: seeds, or repeats of tuning
     looks: dict[str, int]  # made by each family
@@ -111,7 +111,9 @@ def progress(study: Study, runs: pd.DataFrame) -> Progress:
                 ends = shares.difference_interval(sample)
             every = AllSeeds(len(sample), float(np.mean(sample)), *ends)
         solved = solved_runs(study, h, runs, decision.n) if decision else None
-        verdicts.append(Verdict(h, decision, verdict, more, every, study.units, solved, sample))
+        verdicts.append(
+            HypothesisVerdict(h, decision, verdict, more, every, study.units, solved, sample)
+        )
     next_look = min((made[h.family] for h in needed), default=None)
     arms = {arm for h in needed if made[h.family] == next_look for arm in h.weights}
     n = 0 if next_look is None else planned.seeds[next_look]
@@ -146,7 +148,7 @@ def can_decide(h: Hypothesis, family: int, looks: Looks, look: int, difference: 
     """True if a look decides a hypothesis about solved runs in a family of this size, if all seeds
     have this difference: 100 if only one arm solves its runs, 0 if both solve the same runs."""
     clearest = np.full(looks.seeds[look], difference)
-    return decide(clearest, h.margins, looks, look, (family, family)).result != UNDECIDED
+    return decide_at(clearest, h.margins, looks, look, (family, family)).result != UNDECIDED
 
 
 def seeds_to_decide(

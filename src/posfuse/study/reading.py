@@ -14,11 +14,11 @@ from posfuse.runs.schemas import Problems, read_as, refuse
 from posfuse.runs.seeds import MOST, seeds_of
 from posfuse.statistics.power import seeds_needed
 from posfuse.statistics.sequential import Looks
+from posfuse.study.arm_sweep import is_group
 from posfuse.study.files import config_folder, study_file
 from posfuse.study.looks import can_decide
 from posfuse.study.overrides import is_of_launcher, is_set_by_study
 from posfuse.study.spec import BEYOND, NULL_ARM, Evaluation, Hypothesis, Study, Tuning, Values
-from posfuse.study.sweeps import is_group
 
 # The endings of the names of a study's sweeps, or the beginnings of these endings.
 SWEEPS = re.compile(r"_(tune|test|timing|r\d+|r\d+_null)$")

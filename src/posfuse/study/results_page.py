@@ -22,12 +22,12 @@ from posfuse.runs.identity import flatten
 from posfuse.runs.records import DIAGNOSTICS, Diagnostic, read_table
 from posfuse.statistics.cautions import Cautions
 from posfuse.study import caveats, figure, tables, tables_of_arms
+from posfuse.study.arm_sweep import OUTPUT
 from posfuse.study.looks import Progress
 from posfuse.study.plan import PLAN, Plan, provenance
 from posfuse.study.repeats import units_of
 from posfuse.study.run_table import RECORD, RUNS
 from posfuse.study.spec import Study
-from posfuse.study.sweeps import OUTPUT
 
 
 def with_measurements(runs: pd.DataFrame) -> pd.DataFrame:

@@ -7,15 +7,15 @@ import pandas as pd
 
 from posfuse.evidence.metric import Metric
 from posfuse.runs.records import Record
+from posfuse.study.arm_sweep import ArmSweep
 from posfuse.study.scores import at
 from posfuse.study.spec import Study
-from posfuse.study.sweeps import Sweep
 
 RUNS = "runs.csv"
 RECORD = "record"  # the column with the whole record, which is not in runs.csv
 
 
-def finished_runs(study: Study, *stages: Mapping[str, Sweep]) -> pd.DataFrame:
+def finished_runs(study: Study, *stages: Mapping[str, ArmSweep]) -> pd.DataFrame:
     """The finished runs of these stages, each with its sweeps by the part of the study.
 
     Results are in the unit of the study's metric. A run that diverged has none. A run whose trained
@@ -33,7 +33,7 @@ def finished_runs(study: Study, *stages: Mapping[str, Sweep]) -> pd.DataFrame:
     return frame.astype({"diverged": bool})
 
 
-def _rows(part: str, sweep: Sweep) -> list[dict[str, Any]]:
+def _rows(part: str, sweep: ArmSweep) -> list[dict[str, Any]]:
     folders, rows = sweep.folders(sweep.arms, sweep.seeds), []
     counted: set[str] = set()
     for (name, seed), record in sweep.results(sweep.arms, sweep.seeds).items():

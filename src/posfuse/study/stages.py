@@ -10,13 +10,13 @@ from posfuse.errors import InputError
 from posfuse.runs.proposals import Proposals, optuna_for
 from posfuse.statistics.contrasts import UNDECIDED
 from posfuse.study import plan as plans
+from posfuse.study.arm_sweep import OUTPUT, ArmSweep
 from posfuse.study.configurations import check_documents, composed
 from posfuse.study.looks import Progress, progress
 from posfuse.study.plan import Plan
 from posfuse.study.repeats import part_of, parts_of, units_of
 from posfuse.study.run_table import finished_runs
 from posfuse.study.spec import NULL_ARM, Study, Trials, Values
-from posfuse.study.sweeps import OUTPUT, Sweep
 
 Say = Callable[[str], None]
 AfterLook = Callable[[Plan, Progress], object]
@@ -24,13 +24,13 @@ AfterLook = Callable[[Plan, Progress], object]
 Score = Callable[[Trials], dict[str, float] | None]
 
 
-def tuning_sweeps(name: str, study: Study, extra: list[str]) -> dict[str, Sweep]:
+def tuning_sweeps(name: str, study: Study, extra: list[str]) -> dict[str, ArmSweep]:
     """The tuning of each part of the study; empty without tuning."""
     parts = parts_of(study).items() if study.tuning else ()
     return {part: tuning_sweep(named(name, part), own, extra) for part, own in parts}
 
 
-def tuning_sweep(name: str, study: Study, extra: list[str]) -> Sweep:
+def tuning_sweep(name: str, study: Study, extra: list[str]) -> ArmSweep:
     """The sweep of all trials of all arms (with method=tpe the known trials). Raises InputError
     unless Hydra composes them."""
     if study.is_searched and not study.tried:
@@ -38,14 +38,14 @@ def tuning_sweep(name: str, study: Study, extra: list[str]) -> Sweep:
     return _sweep_of(name, study, extra, {arm: study.trials(arm) for arm in study.arms})
 
 
-def _sweep_of(name: str, study: Study, extra: list[str], trials: Trials) -> Sweep:
+def _sweep_of(name: str, study: Study, extra: list[str], trials: Trials) -> ArmSweep:
     arms = {
         f"{arm}.{trial}": {**study.arms[arm], **values}
         for arm, own in trials.items()
         for trial, values in own.items()
     }
     configs = {arm: own.fingerprint for arm, own in composed(study, arms, extra).items()}
-    return Sweep(study, name, "tune", arms, configs)
+    return ArmSweep(study, name, "tune", arms, configs)
 
 
 def _search(name: str, study: Study, extra: list[str], say: Say | None = None) -> None:
@@ -105,10 +105,10 @@ def named(name: str, part: str) -> str:
     return f"{name}_{part}" if part else name
 
 
-def testing_sweeps(name: str, plan: Plan) -> dict[str, Sweep]:
+def testing_sweeps(name: str, plan: Plan) -> dict[str, ArmSweep]:
     """Each arm with its chosen settings, by the part of the study."""
     return {
-        part: Sweep(own.study, named(name, part), "test", own.arms(), own.configs, plan)
+        part: ArmSweep(own.study, named(name, part), "test", own.arms(), own.configs, plan)
         for part, own in plan.parts().items()
     }
 
@@ -188,7 +188,7 @@ def not_judged(name: str, plan: Plan, state: Progress) -> list[str]:
 
 def freeze(name: str, study: Study, extra: list[str], say: Say) -> Plan:
     """The frozen plan. Tunes and writes it first if needed. `extra` are overrides for posfuse
-    train: a launcher, data.path. Raises what `Sweep.run` raises."""
+    train: a launcher, data.path. Raises what `ArmSweep.run` raises."""
     plan = frozen_plan(name, study)
     if plan is not None and _has_its_configs(name, plan, extra):
         return plan

@@ -14,14 +14,14 @@ from rich.text import Text
 
 from posfuse.process.arguments import shell_line
 from posfuse.statistics.cautions import GROUPS, INSTEAD
-from posfuse.study import caveats, forecast, plan, stages, sweeps, tables
+from posfuse.study import arm_sweep, caveats, forecast, plan, stages, tables
+from posfuse.study.arm_sweep import OUTPUT
 from posfuse.study.looks import Progress, progress
 from posfuse.study.overrides import PATH, SEARCH
 from posfuse.study.plan import Plan
 from posfuse.study.reading import read_study
 from posfuse.study.run_table import finished_runs
 from posfuse.study.spec import Study
-from posfuse.study.sweeps import OUTPUT
 
 WIDTH = 80  # of a line
 
@@ -68,7 +68,7 @@ def _run(name: str, study: Study, extra: list[str], again: str) -> None:
     write_page = partial(_write_page, name, study, extra, again)
     try:
         frozen, state = stages.run(name, study, extra, _say, write_page)
-    except sweeps.RunsFailed:
+    except arm_sweep.RunsFailed:
         if plan := stages.frozen_plan(name, study):
             _show_state(name, plan, stages.tested(name, plan))
         raise
@@ -138,7 +138,7 @@ def _status(name: str, study: Study, extra: list[str], again: str) -> None:
     _show_state(name, frozen, tested)
 
 
-def _tuning_status(stage: str, sweep: sweeps.Sweep) -> None:
+def _tuning_status(stage: str, sweep: arm_sweep.ArmSweep) -> None:
     study, seeds = sweep.study, sweep.study.tuning_seeds
     tuned = finished_runs(study, {"": sweep})
     done = tuned["seed"].isin(seeds).sum()

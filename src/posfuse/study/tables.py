@@ -11,7 +11,7 @@ from posfuse.report import table
 from posfuse.report.sections.section import Answer
 from posfuse.report.table import Column, Table, interval, p_value, table_of
 from posfuse.statistics.contrasts import EQUIVALENT, REFUTED, SUPPORTED, UNDECIDED
-from posfuse.study.looks import Progress, Solved, Verdict
+from posfuse.study.looks import HypothesisVerdict, Progress, Solved
 from posfuse.study.spec import Hypothesis, Study
 from posfuse.verdicts.sentences import Size, sized, to_settle
 
@@ -35,7 +35,7 @@ def headline(study: Study, state: Progress) -> list[str]:
     return [first, f"{listed[:1].upper()}{listed[1:]}."]
 
 
-def numbers(v: Verdict, metric: Metric) -> str:
+def numbers(v: HypothesisVerdict, metric: Metric) -> str:
     """The difference of a hypothesis in words, with its interval, seeds and margin."""
     h, d = v.hypothesis, v.decision
     if d is None:
@@ -62,7 +62,7 @@ def numbers(v: Verdict, metric: Metric) -> str:
     return f"{shown}{small}, {d.n} {v.units}.{equal}{solved}{every}{more.rstrip()}"
 
 
-def answer(v: Verdict, metric: Metric, caution: str) -> Answer:
+def answer(v: HypothesisVerdict, metric: Metric, caution: str) -> Answer:
     """The row of a hypothesis in the table at the top of a page."""
     h, shown, digits = v.hypothesis, v.shown, metric.digits - 1
     words = (numbers(v, metric), caution, f"Named {h.name} below.")
@@ -73,7 +73,7 @@ def answer(v: Verdict, metric: Metric, caution: str) -> Answer:
     return Answer(v.verdict, statement(v), shown.mean, *ends, v.counted, details, digits)
 
 
-def statement(v: Verdict) -> str:
+def statement(v: HypothesisVerdict) -> str:
     """The text of a hypothesis; in quotes if the verdict contradicts it."""
     return f'"{v.hypothesis.text}"' if v.verdict in (REFUTED, EQUIVALENT) else v.hypothesis.text
 

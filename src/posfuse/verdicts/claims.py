@@ -27,7 +27,7 @@ from posfuse.statistics import paired as st
 from posfuse.statistics.comparisons import Criteria, criteria_for
 from posfuse.statistics.contrasts import UNDECIDED, answer
 from posfuse.statistics.second_differences import of_position, placebos
-from posfuse.verdicts.kinds import EXTRAPOLATES, KINDS, Test, p_values, to_settle
+from posfuse.verdicts.kinds import EXTRAPOLATES, KINDS, Test, how_to_settle, p_values
 
 # The axes of `where`, each with its column of the comparisons.
 AXIS_OF = {"regime": "data", **{axis: axis for axis in CELL}}
@@ -66,7 +66,7 @@ class Claims(Strict):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ClaimVerdict:
     """The verdict of the comparisons on a claim. If runs of the claim are missing, it can be
     refuted, but not supported."""
 
@@ -75,7 +75,7 @@ class Verdict:
     tested: str = ""  # the hypothesis in words
     judged: str = ""  # the tested differences, if not the plain ones
     tests: Sequence[Test] = ()  # of each comparison
-    settles: str = ""  # the text about how to decide it, for `to_settle`
+    settles: str = ""  # the text about how to decide it, for `how_to_settle`
     verdict: str = UNDECIDED  # or supported, or refuted
     p_support: float = np.nan  # adjusted by Holm over the claims, as p_refute
     p_refute: float = np.nan
@@ -92,7 +92,7 @@ class Verdict:
         """A text about how to decide an undecided claim; otherwise empty."""
         if self.verdict != UNDECIDED:
             return ""
-        more = to_settle(self.tests, self.settles, self.level)
+        more = how_to_settle(self.tests, self.settles, self.level)
         return "; ".join(filter(None, [self.needs, more]))
 
 
@@ -141,7 +141,7 @@ def judge_claims(
     criteria: Criteria,
     beyond: pd.DataFrame | None = None,
     other_metrics: Mapping[str, Compared] | None = None,
-) -> list[Verdict]:
+) -> list[ClaimVerdict]:
     """A verdict for every claim from the rows of `compare`.
 
     `beyond` has the rows for the areas beyond the trained length, for claims of kind extrapolates.
@@ -156,7 +156,7 @@ def judge_claims(
     for claim in claims.claims:
         of_test, of_areas = compared.get(claim.metric, (nothing, nothing))
         if of_test.empty and not comparisons.empty:
-            every.append(Verdict(claim, f"needs runs with the metric {claim.metric}"))
+            every.append(ClaimVerdict(claim, f"needs runs with the metric {claim.metric}"))
         else:
             rows = of_areas if claim.kind == EXTRAPOLATES else of_test
             own = criteria_for(criteria, METRICS[claim.metric])
@@ -171,7 +171,7 @@ def judge_claims(
     ]  # fmt: skip
 
 
-def not_judged(verdicts: list[Verdict]) -> list[str]:
+def not_judged(verdicts: list[ClaimVerdict]) -> list[str]:
     """One line with the paper's claims that have no comparison, or no line."""
     unmatched = [v for v in verdicts if not v.numbers]
     if not unmatched:
@@ -183,10 +183,12 @@ def not_judged(verdicts: list[Verdict]) -> list[str]:
     return [f"{len(unmatched)} {claims} of the paper {match} {why}: {names}."]
 
 
-def _tested(claim: Claim, claims: Claims, comparisons: pd.DataFrame, criteria: Criteria) -> Verdict:
+def _tested(
+    claim: Claim, claims: Claims, comparisons: pd.DataFrame, criteria: Criteria
+) -> ClaimVerdict:
     """The tests of a claim, before the adjustment."""
     if claims.baseline not in (None, criteria.baseline):
-        return Verdict(claim, f"{BASELINE} {claims.baseline}")
+        return ClaimVerdict(claim, f"{BASELINE} {claims.baseline}")
     wanted = _choices(claim, claims)
     with_position = comparisons
     if "encoding" not in wanted:  # runs without position count only for claims that name them
@@ -196,7 +198,7 @@ def _tested(claim: Claim, claims: Claims, comparisons: pd.DataFrame, criteria: C
     absent = "; ".join(_absent(claim, wanted, rows, with_position))
     if rows.empty:
         tested = " tested beyond data.max_len" if claim.kind == EXTRAPOLATES else ""
-        return Verdict(claim, f"needs runs{tested} {absent}")
+        return ClaimVerdict(claim, f"needs runs{tested} {absent}")
     default = criteria.margin if claim.kind == "negligible" else 0.0
     margin = default if claim.margin is None else claim.margin
     others = comparisons[comparisons["fusion"] == claim.than]
@@ -204,7 +206,7 @@ def _tested(claim: Claim, claims: Claims, comparisons: pd.DataFrame, criteria: C
     if claim.of == "position":
         rows, judged = of_position(rows, placebos(comparisons, criteria), criteria.metric)
     tested, tests, settles = KINDS[claim.kind](rows, margin, others, criteria.metric)
-    return Verdict(claim, absent and f"needs runs {absent}", tested, judged, tests, settles)
+    return ClaimVerdict(claim, absent and f"needs runs {absent}", tested, judged, tests, settles)
 
 
 # The values that a claim names on an axis, each with its label and the column values that it

@@ -51,7 +51,7 @@ def p_values(tests: Sequence[Test]) -> tuple[float, float]:
     )
 
 
-def to_settle(tests: Sequence[Test], settles: str, alpha: float) -> str:
+def how_to_settle(tests: Sequence[Test], settles: str, alpha: float) -> str:
     """A text about how to decide a claim at this level. `settles` may have {} for a number of
     seeds."""
     if "{}" not in settles:

@@ -9,7 +9,7 @@ from posfuse.report.page import template
 from posfuse.report.sections.section import VERDICTS, Section
 from posfuse.report.sweep import Sweep
 from posfuse.report.table import p_value
-from posfuse.verdicts.claims import Verdict, not_judged
+from posfuse.verdicts.claims import ClaimVerdict, not_judged
 
 FAMILY = (
     "Claims: their p-values have a Holm adjustment over all claims, and those above one over all "
@@ -43,7 +43,7 @@ def section(sweep: Sweep) -> Section:
     return Section(VERDICTS, html=html, shown=[*shown, *not_judged(folded)])
 
 
-def p_values(verdict: Verdict) -> str:
+def p_values(verdict: ClaimVerdict) -> str:
     """The hypothesis that was tested for a verdict, and its two adjusted p-values."""
     support, refute = p_value(verdict.p_support), p_value(verdict.p_refute)
     tested = f", tested: {verdict.tested}" if verdict.tested else ""

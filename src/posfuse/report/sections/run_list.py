@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from posfuse.evidence.collect import failures, naming
+from posfuse.evidence.collect import failures, naming_columns
 from posfuse.evidence.metric import Metric
 from posfuse.report.page import template
 from posfuse.report.sections.section import RUNS, Section
@@ -19,7 +19,7 @@ from posfuse.report.table import Row
 def section(sweep: Sweep) -> Section:
     absent = sweep.missing
     failed, every = failures(sweep.folder, sweep.runs), len(sweep.runs) + len(absent)
-    names = naming(sweep.runs)
+    names = naming_columns(sweep.runs)
     runs = [
         run_of(row, " ".join(filter(None, (row[name] for name in names))), sweep.metric, value,
                sweep.out, Path(sweep.folder))

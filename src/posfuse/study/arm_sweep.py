@@ -36,7 +36,7 @@ class RunsFailed(InputError):
     """Runs of a sweep have no result."""
 
 
-class Sweep:
+class ArmSweep:
     """One stage of a study as a sweep of arms and seeds."""
 
     def __init__(
