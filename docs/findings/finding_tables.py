@@ -19,7 +19,7 @@ from posfuse.evidence.metric import ACCURACY, BITS_PER_BYTE, Metric
 from posfuse.report.table import interval
 from posfuse.statistics.paired import t_interval
 from posfuse.study.looks import Progress, progress
-from posfuse.study.plan import PLAN, Plan, stored
+from posfuse.study.plan import PLAN, Plan, load_plan
 from posfuse.study.run_table import RECORD, RUNS
 from posfuse.study.spec import Study
 
@@ -34,7 +34,7 @@ NOTE = "mean difference in points with its ordinary 95 % interval, paired by see
 @cache
 def judged(folder: Path) -> tuple[Plan, pd.DataFrame, Progress]:
     """The plan of a committed study, its runs and its verdicts."""
-    plan, _ = stored(folder / PLAN)
+    plan, _ = load_plan(folder / PLAN)
     runs = read_runs(folder / RUNS, plan.study)
     return plan, runs, progress(plan.study, runs[runs["stage"] == "testing"])
 

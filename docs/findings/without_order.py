@@ -31,7 +31,7 @@ from posfuse.runs.checks import checked
 from posfuse.runs.identity import settings
 from posfuse.runs.seeds import with_split_seed
 from posfuse.study.arm_sweep import ArmSweep
-from posfuse.study.plan import PLAN, stored
+from posfuse.study.plan import PLAN, load_plan
 
 TEXTS = ["text_agnews", "text_imdb", "text_bbc", "long_published", "long_scotus"]
 # One of each task.
@@ -40,7 +40,7 @@ ARMS = {"missing_duplicate": "add_duplicate", "indirect_index": "add_index", "pa
 
 def configs(study: str, arm: str, extra: list[str]) -> Iterator[tuple[int, Config]]:
     """The config of an arm of a committed plan with each test seed."""
-    plan, _ = stored(FOLDER / study / PLAN)
+    plan, _ = load_plan(FOLDER / study / PLAN)
     sweep, seeds = ArmSweep(plan.study, study, "test", plan.arms(), {}), plan.study.test_seeds
     with tempfile.TemporaryDirectory() as folder:
         common = [*sweep.write_experiment(Path(folder), [arm], seeds, extra), *sweep.arms[arm]]

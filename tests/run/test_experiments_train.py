@@ -53,7 +53,7 @@ def test_one_batch_of_each_arm_of_the_study_for_a_gpu_trains(tmp_path):
     corpus = write_corpus(tmp_path / "corpus", n_classes=11)
     small = ["data.max_len=64", "data.batch_size=4", "data.eval_batch_size=4"]
     place = [f"data.path={corpus}", f"cache_dir={tmp_path / 'cache'}"]
-    arms = configurations.composed(study, study.arms, [*place, *TRIAL[2:], *small])
+    arms = configurations.compose(study, study.arms, [*place, *TRIAL[2:], *small])
     for arm, (config, *_) in arms.items():
         config.trainer.precision = precision.precision_of(config)  # as the command does
         record = train(config, tmp_path / arm)

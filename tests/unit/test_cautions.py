@@ -19,7 +19,7 @@ from posfuse.statistics.own_best import own_best
 from posfuse.statistics.power import equivalence_power
 from posfuse.study import caveats as cautions
 from posfuse.study import results_page, subcommands
-from posfuse.study.configurations import composed
+from posfuse.study.configurations import compose
 from posfuse.study.looks import progress
 from posfuse.study.plan import Choice, Plan
 from posfuse.study.spec import Assumed, Evaluation, Hypothesis, Study, Tuning
@@ -226,7 +226,7 @@ def test_a_plans_settings_are_composed(settings, lines, tmp_path):
     (tmp_path / "data" / "mine.yaml").write_text((CONF_DIR / "data" / "parity.yaml").read_text())
     arms = {"add": STUDY.arms["add"]}
     study = replace(STUDY, settings=settings, arms=arms, searchpath=[f"file://{tmp_path}"])
-    own = composed(study, arms, [])["add"].settings
+    own = compose(study, arms, [])["add"].settings
     assert cautions.of_plan(study, {"add": own}) == lines
 
 

@@ -38,7 +38,7 @@ def until(n):
 
 def test_the_trials_are_those_of_optunas_own_loop():
     optuna = pytest.importorskip("optuna")
-    found = stages.searched(study(), of_each)
+    found = stages.propose(study(), of_each)
     for arm, own in found.items():
         theirs = []
 
@@ -59,11 +59,11 @@ def test_the_trials_are_those_of_optunas_own_loop():
 
 def test_the_same_results_give_the_same_next_trial():
     pytest.importorskip("optuna")
-    whole = stages.searched(study(), of_each)
+    whole = stages.propose(study(), of_each)
     for n in (0, 5, 12):
-        part = stages.searched(study(), until(n))
+        part = stages.propose(study(), until(n))
         assert part == {arm: dict(list(own.items())[: n + 1]) for arm, own in whole.items()}
-    other = stages.searched(study(), lambda newest: {a: -s for a, s in of_each(newest).items()})
+    other = stages.propose(study(), lambda newest: {a: -s for a, s in of_each(newest).items()})
     assert other["add"]["t09"] == whole["add"]["t09"]
     assert other["add"]["t13"] != whole["add"]["t13"]
 
@@ -73,19 +73,19 @@ def test_no_two_trials_have_the_same_values():
     pytest.importorskip("optuna")
     own = study()
     own.tuning.random = {"optim.lr": Range(1.0, 1.018)}  # 19 values of four digits
-    found = stages.searched(own, lambda newest: dict.fromkeys(newest, 0.5))["add"]
+    found = stages.propose(own, lambda newest: dict.fromkeys(newest, 0.5))["add"]
     for trials in (found, own.trials()):
         assert len({values["optim.lr"] for values in trials.values()}) == N
     own.tuning.random = {"optim.lr": Range(1.0, 1.005)}
     assert len(own.trials()) < N
     with pytest.raises(InputError, match=r"arms\.add: no other values in tuning\.random; widen"):
-        stages.searched(own, lambda newest: dict.fromkeys(newest, 0.5))
+        stages.propose(own, lambda newest: dict.fromkeys(newest, 0.5))
 
 
 def test_without_optuna_it_is_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(InputError, match=r"tuning\.method: tpe needs Optuna; run pip install 'pos"):
-        stages.searched(study(), of_each)
+        stages.propose(study(), of_each)
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def sweeps(monkeypatch):
             return {(n, s): Path(n) for n in names for s in seeds}
 
     monkeypatch.setattr(stages, "ArmSweep", Fake)
-    monkeypatch.setattr(stages, "composed", lambda *_: {})
+    monkeypatch.setattr(stages, "compose", lambda *_: {})
     return done, started
 
 
@@ -157,7 +157,7 @@ def test_the_searches_of_the_repeats_are_done_once(sweeps, monkeypatch, tmp_path
     own.tuning.repeats = 2
     own.testing = Evaluation(seeds="0-3", looks=[2])
     plan = stages._tune("mine", own, [], lambda _: None)
-    monkeypatch.setattr(stages, "searched", None)  # is not called again
+    monkeypatch.setattr(stages, "propose", None)  # is not called again
     known = stages.tuning_sweeps("mine", own, [])
     for part, sweep in known.items():
         tried = {values["optim.lr"] for values in sweep.values.values()}
@@ -174,4 +174,4 @@ def test_a_repeat_of_the_tuning_draws_other_trials():
     pytest.importorskip("optuna")
     first, second = study(), study()
     second.tuning.draw = 1
-    assert stages.searched(first, until(0)) != stages.searched(second, until(0))
+    assert stages.propose(first, until(0)) != stages.propose(second, until(0))

@@ -8,7 +8,7 @@ import pytest
 from posfuse.config import CONF_DIR
 from posfuse.errors import InputError
 from posfuse.runs import records
-from posfuse.study.plan import PLAN, Choice, choose, finalists, freeze, read_plan, stored
+from posfuse.study.plan import PLAN, Choice, choose, finalists, freeze, load_plan, read_plan
 from posfuse.study.spec import Assumed, Evaluation, Tuning
 from study_runs import small_study
 
@@ -125,7 +125,7 @@ def test_the_time_of_a_plan_is_part_of_its_digest(tmp_path, monkeypatch):
 
 def test_committed_plans_are_whole_also_those_of_an_earlier_version_without_a_time():
     docs = CONF_DIR.parent / "docs"
-    plans = {path.parent.name: stored(path)[0] for path in docs.glob("**/plan.yaml")}
+    plans = {path.parent.name: load_plan(path)[0] for path in docs.glob("**/plan.yaml")}
     for path in docs.glob("**/plan.yaml"):
         plan = plans[path.parent.name]
         assert read_plan(plan.study, path.parent, has_tested=True) == plan

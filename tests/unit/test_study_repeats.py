@@ -12,7 +12,7 @@ from posfuse.errors import InputError
 from posfuse.statistics.nested import components
 from posfuse.study import caveats, figure, forecast, results_page, tables, tables_of_arms
 from posfuse.study.looks import progress, samples_of
-from posfuse.study.plan import PLAN, Choice, Plan, freeze, stored
+from posfuse.study.plan import PLAN, Choice, Plan, freeze, load_plan
 from posfuse.study.reading import read_study
 from posfuse.study.repeats import FAR, by_unit, parts_of, unit_of
 from posfuse.study.spec import NULL_ARM, Assumed, Evaluation, Range, Tuning
@@ -119,7 +119,7 @@ def test_a_plan_has_the_choices_of_every_repeat(tmp_path):
         "fusion": "concat", "optim.lr": 0.003, "model.token_scale": 1.0
     }  # fmt: skip
     assert part.configs == {"add": "2add", "concat": "2concat"}
-    again, _ = stored(tmp_path / PLAN)
+    again, _ = load_plan(tmp_path / PLAN)
     assert again == plan
     assert [h.name for h in again.study.hypotheses] == ["gain", NULL_ARM]  # once
 

@@ -194,7 +194,7 @@ def test_a_study_with_failed_runs_judges_the_others_and_ends_with_an_error(tmp_p
         for arm, own in settings.items()
     }
     monkeypatch.setattr(stages, "check_arms", lambda *_: settings)
-    monkeypatch.setattr(stages, "composed", lambda *_: configs)
+    monkeypatch.setattr(stages, "compose", lambda *_: configs)
     monkeypatch.setattr(arm_sweep.subprocess, "Popen", Failing)
     (tmp_path / "mine.yaml").write_text(QUESTION)
     printed, status = called("study", "run", "mine.yaml")
@@ -320,7 +320,7 @@ def test_arms_that_do_not_fit_are_refused_before_anything_runs(study, message):
 def test_an_unknown_key_of_an_arm_has_hydras_error():
     arms = {"a": {"fusion": "add"}, "b": {"model.unheard": 1}}
     with pytest.raises(InputError, match=r"arms.b: model.unheard: unknown key; use one of"):
-        configurations.composed(Study("q"), arms, [])
+        configurations.compose(Study("q"), arms, [])
 
 
 @pytest.fixture(scope="module")

@@ -46,7 +46,7 @@ def test_the_page_is_written_after_each_look_but_the_last(monkeypatch):
 
     plan = Plan(STUDY, {}, {}, "digest")
     monkeypatch.setattr(stages, "freeze", lambda *_: plan)
-    monkeypatch.setattr(stages, "tested", lambda *_: done[-1] if done else study_runs())
+    monkeypatch.setattr(stages, "test_runs", lambda *_: done[-1] if done else study_runs())
     monkeypatch.setattr(stages, "testing_sweeps", lambda *_: {"": Tests()})
     _, state = stages.run(
         "mine", STUDY, [], print, lambda of, now: shown.append((of, len(done[-1]), now.next_look))

@@ -10,10 +10,10 @@ from rich.console import Console
 from scipy import stats
 
 from posfuse.evidence.bag_of_words import BagOfWords
-from posfuse.evidence.published import Published, published
+from posfuse.evidence.published import Published, published_cell
 from posfuse.report import formats
 from posfuse.report.sections.paper import MARK, paper_tables
-from posfuse.report.table import Table, narrowed
+from posfuse.report.table import Table, narrow
 
 
 def cells(*rows):
@@ -49,7 +49,7 @@ def test_what_the_paper_does_not_print_is_none():
         "3 arxiv seeds add", "3 agnews sinusoidal add", "3 arxiv alibi add",
     ):  # fmt: skip
         table, *names = cell.split()
-        assert published(int(table), *names) is None, cell
+        assert published_cell(int(table), *names) is None, cell
 
 
 def test_disagreement_is_welchs_test():
@@ -97,7 +97,7 @@ def test_table_2_has_latency_and_table_3_every_encoding():
         for s in ("posfuse", "published", "bag of words")
     ]
     assert rows[4][3] == "58.47 ± 2.58 (5)"
-    assert published(3, "arxiv", "relative_table", "gate_mlp") == Published(65.23, 2.34, 5)
+    assert published_cell(3, "arxiv", "relative_table", "gate_mlp") == Published(65.23, 2.34, 5)
 
 
 def test_a_task_has_a_row_for_the_bag_with_the_first_and_last_symbol():
@@ -191,14 +191,14 @@ def test_a_narrowed_table_names_what_all_rows_have_in_its_caption():
     rows = [["tiny", "add", "undecided", "3", ""], ["tiny", "mlp", "undecided", "3", ""]]
     columns = ["data", "fusion", "verdict", "n", "note"]
     wide = Table("t", "T", "Points.", columns, rows, pd.DataFrame())
-    narrow = narrowed(wide)
-    assert narrow.columns == ["data", "fusion", "verdict"]  # the first one and the verdict stay
-    assert narrow.rows == [["tiny", "add", "undecided"], ["tiny", "mlp", "undecided"]]
-    assert narrow.caption == "All rows: n 3. Points."
+    found = narrow(wide)
+    assert found.columns == ["data", "fusion", "verdict"]  # the first one and the verdict stay
+    assert found.rows == [["tiny", "add", "undecided"], ["tiny", "mlp", "undecided"]]
+    assert found.caption == "All rows: n 3. Points."
     alone = Table("t", "T", "Points.", columns, rows[:1], pd.DataFrame())
-    assert narrowed(alone).rows == [["tiny", "add", "undecided", "3"]]
+    assert narrow(alone).rows == [["tiny", "add", "undecided", "3"]]
     twice = [["a", "1", "1"], ["b", "1", "2"]]  # two columns may have one heading
     same = Table("t", "T", "", ["x", "95 % t", "95 % t"], twice, pd.DataFrame())
-    assert narrowed(same).rows == [["a", "1"], ["b", "2"]]
+    assert narrow(same).rows == [["a", "1"], ["b", "2"]]
     filed = Table("t", "T", "", ["x", "y", "z"], twice, pd.DataFrame(), only_in_files=("y", "z"))
-    assert (narrowed(filed).columns, narrowed(filed).caption) == (["x"], "All rows: y 1. ")
+    assert (narrow(filed).columns, narrow(filed).caption) == (["x"], "All rows: y 1. ")

@@ -58,7 +58,7 @@ def read_foreign(path: Path, columns: Columns) -> "pd.DataFrame":
     def column(name: str) -> str:
         heading = heading_of.get(canonical(name))
         if heading is None:
-            has = listed(headings)
+            has = first_names(headings)
             raise InputError(f"{path}: no column {name!r}; it has {has}; name yours as an option")
         if headings.count(heading) > 1:
             raise InputError(f"{path}: the header has {heading!r} twice; rename one of the columns")
@@ -73,7 +73,7 @@ def read_foreign(path: Path, columns: Columns) -> "pd.DataFrame":
     for name, wanted in where.items():
         kept = table[table[name].map(canonical) == canonical(wanted)]
         if kept.empty:
-            known = listed(sorted(table[name].unique()))
+            known = first_names(sorted(table[name].unique()))
             raise InputError(f"{path}: no row has {name}={wanted}; use one of {known}")
         table = kept
     for name in dict.fromkeys([seed, compare, *by]):
@@ -106,7 +106,7 @@ def read_foreign(path: Path, columns: Columns) -> "pd.DataFrame":
     return frame
 
 
-def listed(names: Iterable[str]) -> str:
+def first_names(names: Iterable[str]) -> str:
     """The names, or the first of them and the number of further names."""
     first = list(names)
     more = f" and {len(first) - SHOWN:,} more" if len(first) > SHOWN else ""

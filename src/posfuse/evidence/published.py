@@ -48,7 +48,7 @@ def numbers() -> dict[str, Any]:
     return content
 
 
-def published(table: int, data: str, encoding: str, fusion: str) -> Published | None:
+def published_cell(table: int, data: str, encoding: str, fusion: str) -> Published | None:
     """The paper's cell in Table 1, 2 or 3, or None."""
     part = numbers()[{1: "table1", 2: "table2_arxiv", 3: "table3_arxiv"}[table]]
     encoding = ENCODINGS.get(encoding, encoding)

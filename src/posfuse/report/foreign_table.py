@@ -11,7 +11,7 @@ import pandas as pd
 
 from posfuse.data.names import canonical
 from posfuse.errors import InputError
-from posfuse.evidence.foreign import Columns, ForeignMetric, listed, read_foreign
+from posfuse.evidence.foreign import Columns, ForeignMetric, first_names, read_foreign
 from posfuse.evidence.metric import Metric
 from posfuse.report import formats
 from posfuse.report.sections.cautions_table import cautions_section
@@ -103,7 +103,7 @@ def sections_of(arguments: Namespace, criteria: Criteria) -> list[Section]:
         if baseline is None:
             raise InputError(
                 f"--baseline: no row has {columns.compare}={criteria.baseline}; use one of "
-                f"{listed(names)}, or --all-pairs"
+                f"{first_names(names)}, or --all-pairs"
             )
         criteria = replace(criteria, baseline=baseline)
     criteria = criteria_of(columns, criteria, arguments.lower_is_better)

@@ -14,7 +14,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from posfuse.report.table import Table, narrowed
+from posfuse.report.table import Table, narrow
 
 LATEX = {
     "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
@@ -49,13 +49,13 @@ class Fitted:
     table: Table
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        table, width = narrowed(replace(self.table, caption="")), options.max_width
+        table, width = narrow(replace(self.table, caption="")), options.max_width
         yield Text(table.title, style="italic")
         if table.caption:  # the texts of all rows
             yield Text(table.caption.rstrip())
         names = count_names(table)
         if names > 1 and sum(least for least, _ in widths(table)) > width + GAP:
-            table, names = grouped(table, names), 1
+            table, names = group_rows(table, names), 1
         for block in blocks(table, names, width):
             yield block
             yield ""
@@ -70,7 +70,7 @@ def count_names(table: Table) -> int:
     return 1
 
 
-def grouped(table: Table, names: int) -> Table:
+def group_rows(table: Table, names: int) -> Table:
     """The last name of each row in the first column, under a row with its other names."""
     rows: list[list[str]] = []
     group = ""

@@ -17,7 +17,7 @@ import posfuse
 from posfuse.report import formats
 from posfuse.report.figures.svg import save
 from posfuse.report.sections.section import CHAPTERS, Answer, Section
-from posfuse.report.table import narrowed
+from posfuse.report.table import narrow
 
 # A sign beside the word, for readers who cannot distinguish colours.
 SIGNS = {
@@ -83,7 +83,7 @@ def page_of(
         summary=Markup(summary),
         chapters={name: own for name, own in chapters.items() if own},
         drawn=drawn,
-        narrowed=narrowed,
+        narrow=narrow,
         count_names=formats.count_names,
         has_files=has_files,
         problems=problems_of(sections),

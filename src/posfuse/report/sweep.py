@@ -54,7 +54,7 @@ class Sweep:
     @cached_property
     def compared(self) -> Compared:
         """The comparisons with the baseline on the test split."""
-        return self._compared(self.criteria, is_beyond=False)
+        return self._compare(self.criteria, is_beyond=False)
 
     @property
     def comparisons(self) -> pd.DataFrame:
@@ -63,9 +63,9 @@ class Sweep:
     @cached_property
     def beyond(self) -> pd.DataFrame:
         """The comparisons of the areas beyond the trained length."""
-        return self._compared(self.criteria, is_beyond=True)[0]
+        return self._compare(self.criteria, is_beyond=True)[0]
 
-    def _compared(self, criteria: Criteria, is_beyond: bool) -> Compared:
+    def _compare(self, criteria: Criteria, is_beyond: bool) -> Compared:
         runs = self.runs[~self.held] if self.has_baseline else self.runs.iloc[:0]
         return compare(beyond(runs, criteria.metric) if is_beyond else runs, criteria)
 
@@ -118,5 +118,5 @@ class Sweep:
         others = {}
         for name in {claim.metric for claim in self.claims.claims} - {self.metric.name}:
             own = criteria_for(self.criteria, METRICS[name])
-            others[name] = (self._compared(own, False)[0], self._compared(own, True)[0])
+            others[name] = (self._compare(own, False)[0], self._compare(own, True)[0])
         return judge_claims(self.claims, self.comparisons, self.criteria, self.beyond, others)

@@ -57,7 +57,7 @@ def table_of(
     return Table(columns=headings, rows=rows, numbers=numbers, only_in_files=only_in_files, **texts)
 
 
-def narrowed(table: Table) -> Table:
+def narrow(table: Table) -> Table:
     """The table without columns that are only in files, that are empty, or that have one text in
     several rows; the caption gives this text. The first column and the verdicts always remain,
     because a reader looks for them."""

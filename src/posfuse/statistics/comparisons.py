@@ -195,7 +195,7 @@ def in_families(frame: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
     role = np.where(is_declared, PRIMARY, EXPLORATORY)
     frame = frame.assign(role=np.where(_is_placebo(frame), PLACEBO, role))
     is_primary = frame["role"] == PRIMARY
-    frame = adjusted(frame, is_primary, criteria)
+    frame = decide_all(frame, is_primary, criteria)
     verdict = frame["verdict"].where(is_primary, frame["role"])
     level, limits, margin = strictest_level(frame, criteria), frame["std_limit"], criteria.margin
     observed = zip(frame["mean"], limits, strict=True)
@@ -208,13 +208,13 @@ def in_families(frame: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
     )
 
 
-def adjusted(frame: pd.DataFrame, in_family: "pd.Series[bool]", criteria: Criteria) -> pd.DataFrame:
+def decide_all(frame: pd.DataFrame, family: "pd.Series[bool]", criteria: Criteria) -> pd.DataFrame:
     """The comparisons with their p-values adjusted over those in the family, and with the result
     of `decide`."""
     frame = frame.copy()
     for p in ("p_t", "p_equivalence", "paper_p_t"):
         if p in frame:
-            tested = frame[p].astype(float).where(in_family)
+            tested = frame[p].astype(float).where(family)
             frame[f"{p.removesuffix('_t')}_holm"] = st.holm(tested)
     differs, same = (frame[p] <= criteria.alpha for p in ("p_holm", "p_equivalence_holm"))
     return frame.assign(verdict=decide(criteria.metric.gain(frame["mean"]), differs, same))

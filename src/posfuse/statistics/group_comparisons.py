@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from posfuse.errors import InputError
-from posfuse.statistics.comparisons import Criteria, adjusted
+from posfuse.statistics.comparisons import Criteria, decide_all
 from posfuse.statistics.contrasts import AHEAD, BEHIND, EQUIVALENT
 
 MOST_COMPARISONS = 1_000_000
@@ -85,7 +85,7 @@ def compare_foreign(
     notes += _notes(frame[is_alone], f"not compared, because they have no {units} in common")
     frame = _tests(frame[~is_alone].reset_index(drop=True), criteria.margin)
     notes += _notes(frame[frame["p_t"].isna()], f"no test, because {FEW.format(units)}")
-    return adjusted(frame, pd.Series(True, frame.index), criteria), notes
+    return decide_all(frame, pd.Series(True, frame.index), criteria), notes
 
 
 def _notes(comparisons: pd.DataFrame, why: str) -> list[str]:

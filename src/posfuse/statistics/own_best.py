@@ -92,7 +92,7 @@ def own_best(runs: pd.DataFrame, criteria: Criteria) -> OwnBest:
 
 def keys_of(best: pd.DataFrame) -> str:
     """The tuned keys of `OwnBest.best`, in words."""
-    return _named([column for column in KEYS if f"baseline_{column}" in best])
+    return _names([column for column in KEYS if f"baseline_{column}" in best])
 
 
 def chosen_by(best: pd.DataFrame, criteria: Criteria) -> str:
@@ -219,7 +219,7 @@ def _at_own_best(
         tried = {str(fusion): own for fusion, own in candidates.groupby("fusion", sort=False)}
         chosen, papers = (_choice(rows_, metric) for rows_ in (group, group[group["sqrt_d"]]))
         if base not in chosen:
-            notes.append(f"{where}: not compared, because {base} has no best {_named(keys)}")
+            notes.append(f"{where}: not compared, because {base} has no best {_names(keys)}")
             continue
         for fusion in (f for f in chosen if f != base):
             mine, its = chosen[fusion], chosen[base]
@@ -255,7 +255,7 @@ def _at_own_best(
     return rows, notes
 
 
-def _named(keys: list[str]) -> str:
+def _names(keys: list[str]) -> str:
     return " and ".join(KEYS[key] for key in keys)
 
 
@@ -282,7 +282,7 @@ def _cautions(rows: pd.DataFrame, keys: list[str], criteria: Criteria) -> list[s
     if not rows["best"].any():
         of = f" of {_seeds(criteria)}" if criteria.select else ""
         lines.append(
-            f"no best {_named(keys)}, because there is no validation {criteria.metric.title}{of}"
+            f"no best {_names(keys)}, because there is no validation {criteria.metric.title}{of}"
         )
     n = rows.loc[rows["choosing"] > 0, "choosing"]
     if n.nunique() > 1:

@@ -42,7 +42,7 @@ class Composed(NamedTuple):
     fingerprint: str
 
 
-def composed(study: Study, arms: Mapping[str, Values], extra: list[str]) -> dict[str, Composed]:
+def compose(study: Study, arms: Mapping[str, Values], extra: list[str]) -> dict[str, Composed]:
     """The composed config of each arm (or of each arm and trial, by their overrides), with seed 0.
 
     `extra` are the user's overrides; data.path among them counts by its texts. Raises InputError,

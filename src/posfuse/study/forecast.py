@@ -10,7 +10,7 @@ from posfuse.runs.records import Record
 from posfuse.statistics.contrasts import AHEAD, EQUIVALENT
 from posfuse.statistics.sequential import chances
 from posfuse.study.arm_sweep import ArmSweep
-from posfuse.study.configurations import composed
+from posfuse.study.configurations import compose
 from posfuse.study.spec import NULL_ARM, Hypothesis, Study
 
 FEW, MORE = 5, 20  # batches of an epoch in the short runs, and further batches in the long runs
@@ -35,7 +35,7 @@ def cpu_seconds_per_run(name: str, study: Study, extra: list[str]) -> float:
     """
     first = next(iter(study.trials().values()), {})
     own_arms = {arm: {**own, **first} for arm, own in study.arms.items() if arm != NULL_ARM}
-    found = composed(study, own_arms, extra).values()
+    found = compose(study, own_arms, extra).values()
     few = max(FEW, *(own.config.trainer.evaluations for own in found))
     sizes = (few, few + MORE)
     arms = {
@@ -43,7 +43,7 @@ def cpu_seconds_per_run(name: str, study: Study, extra: list[str]) -> float:
         for arm, values in own_arms.items()
         for n in sizes
     }
-    configs = {arm: own.fingerprint for arm, own in composed(study, arms, extra).items()}
+    configs = {arm: own.fingerprint for arm, own in compose(study, arms, extra).items()}
     sweep = ArmSweep(study, name, "timing", arms, configs)
     shutil.rmtree(sweep.folder, ignore_errors=True)
     seed = max(study.test_seeds) + 1  # not a test seed

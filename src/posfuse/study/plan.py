@@ -189,7 +189,7 @@ def read_plan(study: Study, folder: Path, has_tested: bool) -> Plan | None:
         if has_tested:
             raise InputError(f"{path}: missing, but test seeds ran; restore it from a copy")
         return None
-    frozen, numerics = stored(path)
+    frozen, numerics = load_plan(path)
     changed = identity.differing(_content(study), _content(frozen.study))
     if numerics != identity.NUMERICS:
         changed.append("posfuse's numerics")
@@ -203,7 +203,7 @@ def read_plan(study: Study, folder: Path, has_tested: bool) -> Plan | None:
     )
 
 
-def stored(path: Path) -> tuple[Plan, Any]:
+def load_plan(path: Path) -> tuple[Plan, Any]:
     """The plan in a plan.yaml, and its NUMERICS. Raises InputError if the file is damaged or was
     edited."""
     with input_errors(f"{path}: contains no plan", "restore it from a copy"):

@@ -48,14 +48,14 @@ def _rows(part: str, sweep: ArmSweep) -> list[dict[str, Any]]:
                 **{key: sweep.values[name][key] for key in sweep.study.tuned},
                 "diverged": record is None,
                 "folder": folders[name, seed].as_posix(),
-                **(_measured(record, sweep.study.measured, counted) if record else {}),
+                **(_results(record, sweep.study.measured, counted) if record else {}),
                 RECORD: record,
             }
         )
     return rows
 
 
-def _measured(record: Record, metric: Metric, counted: set[str]) -> dict[str, Any]:
+def _results(record: Record, metric: Metric, counted: set[str]) -> dict[str, Any]:
     def value(split: Mapping[str, float]) -> float:
         return metric.factor * float(split[metric.name])
 

@@ -11,7 +11,7 @@ from posfuse.runs.proposals import Proposals, optuna_for
 from posfuse.statistics.contrasts import UNDECIDED
 from posfuse.study import plan as plans
 from posfuse.study.arm_sweep import OUTPUT, ArmSweep
-from posfuse.study.configurations import check_documents, composed
+from posfuse.study.configurations import check_documents, compose
 from posfuse.study.looks import Progress, progress
 from posfuse.study.plan import Plan
 from posfuse.study.repeats import part_of, parts_of, units_of
@@ -27,7 +27,7 @@ Score = Callable[[Trials], dict[str, float] | None]
 def tuning_sweeps(name: str, study: Study, extra: list[str]) -> dict[str, ArmSweep]:
     """The tuning of each part of the study; empty without tuning."""
     parts = parts_of(study).items() if study.tuning else ()
-    return {part: tuning_sweep(named(name, part), own, extra) for part, own in parts}
+    return {part: tuning_sweep(sweep_name(name, part), own, extra) for part, own in parts}
 
 
 def tuning_sweep(name: str, study: Study, extra: list[str]) -> ArmSweep:
@@ -44,7 +44,7 @@ def _sweep_of(name: str, study: Study, extra: list[str], trials: Trials) -> ArmS
         for arm, own in trials.items()
         for trial, values in own.items()
     }
-    configs = {arm: own.fingerprint for arm, own in composed(study, arms, extra).items()}
+    configs = {arm: own.fingerprint for arm, own in compose(study, arms, extra).items()}
     return ArmSweep(study, name, "tune", arms, configs)
 
 
@@ -65,10 +65,10 @@ def _search(name: str, study: Study, extra: list[str], say: Say | None = None) -
         runs = runs[runs["seed"].isin(seeds)]
         return {arm: plans.scores_of(study, runs[runs["arm"] == arm]).item() for arm in newest}
 
-    study.tried |= searched(study, score)
+    study.tried |= propose(study, score)
 
 
-def searched(study: Study, score: Score) -> Trials:
+def propose(study: Study, score: Score) -> Trials:
     """The trials of each arm, which Optuna proposes one after another, up to the first one without
     a score. Raises InputError without Optuna."""
     assert study.tuning is not None
@@ -100,7 +100,7 @@ def finalist_arms(study: Study, runs: pd.DataFrame) -> list[str]:
     return [f"{arm}.{trial}" for arm, trials in finalists.items() for trial in trials]
 
 
-def named(name: str, part: str) -> str:
+def sweep_name(name: str, part: str) -> str:
     """The name of a study, or of a part of it, in the names of its sweeps."""
     return f"{name}_{part}" if part else name
 
@@ -108,12 +108,12 @@ def named(name: str, part: str) -> str:
 def testing_sweeps(name: str, plan: Plan) -> dict[str, ArmSweep]:
     """Each arm with its chosen settings, by the part of the study."""
     return {
-        part: ArmSweep(own.study, named(name, part), "test", own.arms(), own.configs, plan)
+        part: ArmSweep(own.study, sweep_name(name, part), "test", own.arms(), own.configs, plan)
         for part, own in plan.parts().items()
     }
 
 
-def tested(name: str, plan: Plan) -> pd.DataFrame:
+def test_runs(name: str, plan: Plan) -> pd.DataFrame:
     """The test runs that are done. No two parts share a seed."""
     return finished_runs(plan.study, testing_sweeps(name, plan))
 
@@ -139,8 +139,8 @@ def check_arms(name: str, study: Study, extra: list[str], say: Say = print) -> d
     arms = {arm: {**own, **first} for arm, own in study.arms.items() if arm != NULL_ARM}
     tuned = {f"{of_first[0]}.{t}": {**of_first[1], **values} for t, values in trials.items()}
     try:
-        found = composed(study, arms, extra)
-        composed(study, tuned, extra)
+        found = compose(study, arms, extra)
+        compose(study, tuned, extra)
         check_documents(study, found, say)
     except InputError as error:
         raise InputError(f"study {name}: {error}") from None
@@ -202,14 +202,14 @@ def run(
     """Run all stages that are not done yet, and return the plan and the final verdicts.
     `after_look` is called with the verdicts so far after each look but the last one."""
     plan = freeze(name, study, extra, say)
-    state = progress(study, tested(name, plan))
+    state = progress(study, test_runs(name, plan))
     while not state.is_finished:
         n, sweeps = f"{state.next_look} {study.units}", testing_sweeps(name, plan)
         say(f"look at {n}: {', '.join(state.next_arms)}")
         for part, (arms, seeds) in runs_of(study, state.next_arms, state.next_look).items():
             sweeps[part].run(arms, seeds, extra)
         decided = {v.hypothesis.name for v in state.verdicts if v.verdict != UNDECIDED}
-        state = progress(study, tested(name, plan))
+        state = progress(study, test_runs(name, plan))
         for v in state.verdicts:
             if v.decision and v.hypothesis.name not in decided:
                 say(f"  {v.hypothesis.name}: {v.verdict} after {v.decision.n} {study.units}")
@@ -236,7 +236,7 @@ def _configs(study: Study, choices: dict[str, plans.Choice], extra: list[str]) -
     """The fingerprint of each arm's config with its chosen settings, as in plan.yaml."""
     configs: dict[str, str] = {}
     for part, own in parts_of(study).items():
-        of_part = composed(own, plans.with_choices(own, choices, part), extra)
+        of_part = compose(own, plans.with_choices(own, choices, part), extra)
         configs |= {plans.in_part(part, arm): c.fingerprint for arm, c in of_part.items()}
     return configs
 
@@ -245,7 +245,8 @@ def _tune(name: str, study: Study, extra: list[str], say: Say) -> Plan:
     """Tune every arm, in each repeat, and write the chosen settings into plan.yaml."""
     choices: dict[str, plans.Choice] = {}
     for part, own in parts_of(study).items():
-        runs = _tuning_runs(named(name, part), own, extra, say) if study.tuning else pd.DataFrame()
+        of_part = sweep_name(name, part)
+        runs = _tuning_runs(of_part, own, extra, say) if study.tuning else pd.DataFrame()
         chosen = plans.choose(own, runs)
         choices |= {plans.in_part(part, arm): choice for arm, choice in chosen.items()}
     plan = plans.freeze(study, choices, _configs(study, choices, extra), OUTPUT / name)

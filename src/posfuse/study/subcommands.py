@@ -70,14 +70,14 @@ def _run(name: str, study: Study, extra: list[str], again: str) -> None:
         frozen, state = stages.run(name, study, extra, _say, write_page)
     except arm_sweep.RunsFailed:
         if plan := stages.frozen_plan(name, study):
-            _show_state(name, plan, stages.tested(name, plan))
+            _show_state(name, plan, stages.test_runs(name, plan))
         raise
     console = Console(highlight=False)
     console.print()
     for line in write_page(frozen, state):
         console.print(Text(line, style="bold"))
         console.print()
-    _show(frozen, state, stages.tested(name, frozen), console)
+    _show(frozen, state, stages.test_runs(name, frozen), console)
     console.print(Text(tables.legend(study)))
     page = OUTPUT / name / "report" / "index.html"
     console.print(Text(f"results: {page}; next: open it in a browser"), soft_wrap=True)
@@ -126,7 +126,7 @@ def _status(name: str, study: Study, extra: list[str], again: str) -> None:
         print(f"plan: not frozen yet; run it with {again}", flush=True)
         return
     _say(f"plan: frozen in {OUTPUT / name / plan.PLAN}, digest {frozen.digest[:16]}")
-    tested, looks = stages.tested(name, frozen), study.looks.seeds
+    tested, looks = stages.test_runs(name, frozen), study.looks.seeds
     state = progress(study, tested)
     for family, made in state.looks.items():
         _say(f"testing: {made} of {len(looks)} looks of the {family} hypotheses are made")

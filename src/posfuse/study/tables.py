@@ -13,7 +13,7 @@ from posfuse.report.table import Column, Table, interval, p_value, table_of
 from posfuse.statistics.contrasts import EQUIVALENT, REFUTED, SUPPORTED, UNDECIDED
 from posfuse.study.looks import HypothesisVerdict, Progress, Solved
 from posfuse.study.spec import Hypothesis, Study
-from posfuse.verdicts.sentences import Size, sized, to_settle
+from posfuse.verdicts.sentences import Size, size_text, to_settle
 
 KINDS = (SUPPORTED, REFUTED, EQUIVALENT, UNDECIDED)
 NUMBERS = (
@@ -50,7 +50,7 @@ def numbers(v: HypothesisVerdict, metric: Metric) -> str:
     digits, every = metric.digits - 1, ""
     if (a := v.all_seeds) is not None:
         direction = (1 if d.mean > 0 else -1) * is_refuted
-        over = sized(a.mean, a.low, a.high, digits, of=OF_T, direction=direction)
+        over = size_text(a.mean, a.low, a.high, digits, of=OF_T, direction=direction)
         every = f" All {a.n} {v.units}: {over}."
     size = Size(
         *h.operands, d.mean, d.low, d.high, metric, digits, h.where,
@@ -179,7 +179,7 @@ def solved_sentence(solved: Solved, h: Hypothesis, metric: Metric) -> str:
     counts, both = f"Solved: {solved.arm} and {solved.than} runs.", solved.both
     if not both.n:
         return counts
-    size = sized(both.mean, both.low, both.high, metric.digits - 1, of=OF_T)
+    size = size_text(both.mean, both.low, both.high, metric.digits - 1, of=OF_T)
     of = f"{metric.heading}{h.of_lengths}"
     return f"{counts} {of} where both are solved: {size}, {both.n} seeds, exploratory."
 

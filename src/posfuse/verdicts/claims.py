@@ -160,7 +160,7 @@ def judge_claims(
         else:
             rows = of_areas if claim.kind == EXTRAPOLATES else of_test
             own = criteria_for(criteria, METRICS[claim.metric])
-            every.append(_tested(claim, claims, rows, own))
+            every.append(_test(claim, claims, rows, own))
     alpha, alone = criteria.alpha, [p_values(v.tests) for v in every]
     support = st.holm([np.nan if v.needs else p for v, (p, _) in zip(every, alone, strict=True)])
     adjusted = zip(every, support, st.holm([q for _, q in alone]), strict=True)
@@ -183,7 +183,7 @@ def not_judged(verdicts: list[ClaimVerdict]) -> list[str]:
     return [f"{len(unmatched)} {claims} of the paper {match} {why}: {names}."]
 
 
-def _tested(
+def _test(
     claim: Claim, claims: Claims, comparisons: pd.DataFrame, criteria: Criteria
 ) -> ClaimVerdict:
     """The tests of a claim, before the adjustment."""

@@ -23,7 +23,7 @@ class Size:
 
     def _size(self, direction: int = 0) -> str:
         unit = f" {self.unit or self.metric.unit}"
-        return sized(self.mean, self.low, self.high, self.digits, unit, direction=direction)
+        return size_text(self.mean, self.low, self.high, self.digits, unit, direction=direction)
 
     @property
     def difference(self) -> str:
@@ -41,7 +41,7 @@ class Size:
         return f"{self.one} is {words} {self.other}{self.where} by {size}"
 
 
-def sized(
+def size_text(
     mean: float, low: float, high: float, digits: int, unit: str = "", of: str = "",
     direction: int = 0,
 ) -> str:  # fmt: skip

@@ -34,7 +34,7 @@ def panel_figure(
     return figure, list(zip(panels.values(), axes, strict=True))
 
 
-def joined(row: Mapping[Any, Any], names: Iterable[str] = CELL[:-1]) -> str:
+def label(row: Mapping[Any, Any], names: Iterable[str] = CELL[:-1]) -> str:
     """The name of a mark. It leaves out the variant, because each variant has its own panel with a
     title."""
     return " ".join(str(row[name]) for name in names if row[name])
@@ -87,7 +87,7 @@ def lines(
             places, mean, color=one.color, linestyle=one.dash, marker=one.marker,
             markevery=max(1, len(places) // 8), markersize=3.5,
         )  # fmt: skip
-        name = joined(runs.iloc[0].to_dict())
+        name = label(runs.iloc[0].to_dict())
         svg.mark(line, f"{name}: {text_of(mean)}, n={runs['seed'].nunique()}")
         if is_named:
             LineName(axis, (places[-1], mean.iloc[-1]), str(fusion))

@@ -170,7 +170,7 @@ def short(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def wrapped(texts: Sequence[str], inches: float, size: float = SMALL) -> str:
+def wrap(texts: Sequence[str], inches: float, size: float = SMALL) -> str:
     """The texts, each on a new line; lines break at a width of `inches`."""
     characters = max(8, int(inches * 72 / (0.62 * size)))
     return "\n".join(textwrap.fill(text, characters) for text in texts if text)
@@ -202,7 +202,7 @@ def grid(
         places += [(row + i // columns, i % columns) for i in range(n)]
         row += -(-n // columns)
     width = max(columns * size[0], 4.2)
-    text = wrapped([caption], width - 0.2, CAPTION)
+    text = wrap([caption], width - 0.2, CAPTION)
     height = row * size[1] + 0.2 * (text.count("\n") + 1)
     figure = Figure((width, height), layout="constrained")
     figure.suptitle(text, x=0.01, ha="left", fontsize=CAPTION)
@@ -212,5 +212,5 @@ def grid(
         for r, c in places
     ]
     for title, panel in zip(titles, panels, strict=True):
-        panel[0].set_title(wrapped(title, width / columns - 0.75), loc="left")
+        panel[0].set_title(wrap(title, width / columns - 0.75), loc="left")
     return figure, panels

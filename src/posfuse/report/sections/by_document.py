@@ -210,7 +210,7 @@ def _against_length(axis: Axes, frame: pd.DataFrame, view: plot.View, digits: in
             plot.whisker(axis, at, row, view, color=one.color)
             point = plot.dot(axis, at, row["mean"], fusion, 5)
             bin_ = f", {row['shortest']} to {row['longest']} tokens" if "shortest" in row else ""
-            svg.mark(point, f"{plot.joined(row)}{bin_}: {plot.numbers(row, digits)}")
+            svg.mark(point, f"{plot.label(row)}{bin_}: {plot.numbers(row, digits)}")
         style.LineName(axis, (x[-1], y[-1]), fusion)
     axis.set_xscale("log", base=2)
     axis.set_xlim(middle * 2 ** (-0.58 * octaves), middle * 2 ** (0.58 * octaves))

@@ -229,13 +229,13 @@ def deltas(comparisons: pd.DataFrame, criteria: Criteria) -> Figure:
             for shift, seed, delta in zip(shifts, row["seeds"], row["deltas"], strict=True):
                 point = plot.dot(axis, x + shift, delta, row["fusion"], 5 if n <= 5 else 4)
                 svg.mark(
-                    point, f"{plot.joined(row)} seed={seed}: {metric.signed(delta)} {metric.unit}"
+                    point, f"{plot.label(row)} seed={seed}: {metric.signed(delta)} {metric.unit}"
                 )
             plot.whisker(axis, x + 0.27, row, view)
             if n == 1:
                 continue  # the mean of one seed is the mark
             (bar,) = axis.plot([x + 0.15, x + 0.39], [row["mean"]] * 2, color="black", linewidth=2)
-            svg.mark(bar, f"{plot.joined(row)}: mean {plot.numbers(row, metric.digits)}")
+            svg.mark(bar, f"{plot.label(row)}: mean {plot.numbers(row, metric.digits)}")
         axis.set_ylim(view)
         axis.set_ylabel(f"difference, {metric.unit}")
         plot.name_operators([axis], [row["fusion"] for row in rows])
@@ -274,18 +274,18 @@ def forest_of(
             if with_seeds:
                 for seed, delta in zip(row["seeds"], row["deltas"], strict=True):
                     (point,) = axis.plot(delta, y + 0.3, "|", color=style.QUIET, markersize=4)
-                    text = f"{plot.joined(row, ('encoding',))} seed={seed}: {metric.signed(delta)}"
+                    text = f"{plot.label(row, ('encoding',))} seed={seed}: {metric.signed(delta)}"
                     svg.mark(point, text)
             plot.whisker(axis, y, row, view, upright=False)
             point = plot.dot(axis, row["mean"], y, row["fusion"], 6)
-            label = plot.joined(row, ("data", *names))
+            label = plot.label(row, ("data", *names))
             svg.mark(point, f"{label}: {plot.numbers(row, metric.digits)}")
             axis.text(
                 1.02, y, plot.numbers(row, metric.digits), transform=axis.get_yaxis_transform(),
                 va="center", family="monospace", fontsize=style.SMALL,
             )  # fmt: skip
         axis.axvline(0, color=style.QUIET, linewidth=0.8, zorder=1)
-        labels = [style.short(plot.joined(row, names), 52) for row in rows]
+        labels = [style.short(plot.label(row, names), 52) for row in rows]
         axis.set_yticks(range(len(rows)), labels)
         axis.set_ylim(len(rows) - 0.4, -0.6)
         axis.set_xlim(view)

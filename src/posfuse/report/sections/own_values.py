@@ -226,7 +226,7 @@ def budget(by_budget: pd.DataFrame, metric: Metric = ACCURACY) -> Figure:
                 x, y, color=one.color, linestyle=one.dash, marker=one.marker,
                 markevery=max(1, len(x) // 8), markersize=3.5,
             )  # fmt: skip
-            label = plot.joined(row)
+            label = plot.label(row)
             first, last = (f"{metric.number(end)}{metric.percent}" for end in (y[0], y[-1]))
             svg.mark(line, f"{label}: {first} after 1 trial, {last} after {len(x)}")
             style.LineName(axis, (x[-1], y[-1]), row["fusion"])
@@ -292,7 +292,7 @@ def _draw_operator(axis: Axes, own: pd.DataFrame, metric: Metric) -> None:
         values = ", ".join(f"{key} {row[key]}" for key in KEYS if key in row)
         svg.mark(
             point,
-            f"{plot.joined(row)}, {values}: {metric.number(mean)}{metric.percent}"
+            f"{plot.label(row)}, {values}: {metric.number(mean)}{metric.percent}"
             f"{'' if np.isnan(row['std']) else band} n={row['n']}",
         )
     style.LineName(axis, (at, mean), fusion)

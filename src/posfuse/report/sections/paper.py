@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from posfuse.evidence.bag_of_words import BagOfWords, Bags, bags_of_words
 from posfuse.evidence.metric import ACCURACY, Metric
-from posfuse.evidence.published import Published, numbers, published, published_latency
+from posfuse.evidence.published import Published, numbers, published_cell, published_latency
 from posfuse.report import formats
 from posfuse.report.figures import plot, style, svg
 from posfuse.report.sections.section import TABLES, Section, drawing
@@ -111,7 +111,7 @@ def _add_published(table: int, cells: pd.DataFrame, bags: Bags, metric: Metric) 
     for cell in cells.to_dict("records"):
         theirs = None  # a variant has other settings than the paper
         if not cell["variant"] and metric == ACCURACY:
-            theirs = published(table, cell["data"], cell["encoding"], cell["fusion"])
+            theirs = published_cell(table, cell["data"], cell["encoding"], cell["fusion"])
         theirs = theirs or Published(np.nan, np.nan, np.nan)
         bag = bags.get((cell["data"], cell["variant"]), BagOfWords(np.nan, 0))
         row = cell | {f"published_{name}": value for name, value in vars(theirs).items()}
@@ -217,7 +217,7 @@ def accuracy_latency(cells: pd.DataFrame, metric: Metric = ACCURACY) -> Figure:
                 axis.plot([x, x], [mean - std, mean + std], color=color)
                 spread = "" if np.isnan(std) else f" ± {std:.3g}"
                 point = plot.dot(axis, x, mean, row["fusion"], 6)
-                svg.mark(point, f"{plot.joined(row)}: {mean:.4g}{spread} {unit}, n={row['n']}")
+                svg.mark(point, f"{plot.label(row)}: {mean:.4g}{spread} {unit}, n={row['n']}")
             axis.margins(y=0.12)
         upper.set_ylabel(metric.axis)
         lower.set_ylabel("ms per document")

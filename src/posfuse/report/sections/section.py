@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import RenderableType
 
 from posfuse.report.table import Table
-from posfuse.verdicts.sentences import sized
+from posfuse.verdicts.sentences import size_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,7 +49,7 @@ class Answer:
     @property
     def difference(self) -> str:
         """+4.10 (+2.00 to +6.20); empty without a result."""
-        size = sized(self.mean, self.low, self.high, self.digits)
+        size = size_text(self.mean, self.low, self.high, self.digits)
         return "" if math.isnan(self.mean) else size
 
 

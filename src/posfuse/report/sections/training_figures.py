@@ -208,7 +208,7 @@ def patching(rows: pd.DataFrame) -> Figure:
         for axis, patch in zip(pair, ("input", "attention"), strict=True):
             for x, fusion in enumerate(fusions):
                 runs = part[part["fusion"] == fusion]
-                _bar(axis, x, runs, patch, plot.joined(runs.iloc[0].to_dict()))
+                _bar(axis, x, runs, patch, plot.label(runs.iloc[0].to_dict()))
             axis.set_ylim(0, 103)
             axis.set_ylabel(f"{patch} moved, %")
         plot.name_operators(pair, fusions)
