@@ -71,11 +71,13 @@ def write(sweep: Sweep, sections: list[Section], command: str, out: Path) -> Pat
 def show(sections: list[Section], console: Console, path: Path) -> None:
     """Print the answer with its decided rows, the terminal's part of each section, the notes, and
     the path of the page."""
-    rows = [answer for s in sections for answer in s.answers if answer.verdict in DECIDED]
-    counted = page.counted_by(sections)
-    lines = [f"{a.verdict}: {a.comparison}: {a.difference}, {a.n} {counted}" for a in rows[:MOST]]
+    top = page.top_of(sections)
+    rows = [answer for answer in top.answers if answer.verdict in DECIDED]
+    lines = [
+        f"{a.verdict}: {a.comparison}: {a.difference}, {a.n} {top.counted}" for a in rows[:MOST]
+    ]
     lines += [f"and {len(rows) - MOST} more, on the page"] * (len(rows) > MOST)
-    for i, line in enumerate([line for s in sections for line in s.lead] + lines):
+    for i, line in enumerate([*top.lead, *lines]):
         style = "" if i else "bold"
         console.print(Text(line, style=style), soft_wrap=not console.is_terminal)
     console.print()

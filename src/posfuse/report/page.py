@@ -33,17 +33,17 @@ LIBRARIES = ("scipy", "scikit-learn", "pandas", "matplotlib")
 
 def write(
     sections: Sequence[Section], title: str, command: str, made: pd.DataFrame, out: Path,
-    lead: str = "", summary: str = "",
+    summary: str = "",
 ) -> Path:  # fmt: skip
     """Write the page, the tables and the figures into `out`. Returns the path of the page.
 
-    `made` are the rows of the runs. `lead` and `summary` are HTML below the answer.
+    `made` are the rows of the runs. `summary` is HTML below the answer.
     """
     path = out / "index.html"
     _remove_files_of(path)
     formats.write_tables([table for s in sections for table in s.tables], out / "tables")
     drawn = draw_all(sections, out / "figures")
-    html = page_of(sections, title, command, _made_with(made), drawn, lead, summary, has_files=True)
+    html = page_of(sections, title, command, _made_with(made), drawn, summary, has_files=True)
     path.write_text(html, encoding="utf-8")
     return path
 
@@ -62,23 +62,18 @@ def page_of(
     command: str,
     made: Sequence[tuple[str, str]],
     drawn: Mapping[str, str],
-    lead: str = "",
     summary: str = "",
     has_files: bool = False,
 ) -> str:
     """The page as HTML. `drawn` has the SVG of each figure by name. With `has_files` each table and
     figure links to its files."""
-    answers = [answer for s in sections for answer in s.answers]
-    margin = max((s.margin for s in sections), default=0.0)
+    top = top_of(sections)
     shown = [s for s in sections if s.drawings or s.tables or s.html]
     chapters = {name: [s for s in shown if s.chapter == name] for name in CHAPTERS}
     return template("page.html.j2").render(
         title=title,
-        lead=Markup(lead),
-        answer=[line for s in sections for line in s.lead],
-        marks=marks(answers, margin) if answers else None,
-        unit=next((s.unit for s in sections if s.unit), ""),
-        counted=counted_by(sections),
+        top=top,
+        marks=marks(top.answers, top.margin) if top.answers else None,
         width=WIDTH,
         summary=Markup(summary),
         chapters={name: own for name, own in chapters.items() if own},
@@ -126,9 +121,9 @@ def draw_all(sections: Sequence[Section], folder: Path) -> Mapping[str, str]:
     return {d.name: Markup(save(d.draw(), folder, d.name)) for d in drawings}
 
 
-def counted_by(sections: Sequence[Section]) -> str:
-    """What n of the answers counts, such as seeds."""
-    return next((s.counted for s in sections if s.answers), "seeds")
+def top_of(sections: Sequence[Section]) -> Section:
+    """The section with the answer: its first lines and its table."""
+    return next((s for s in sections if s.lead), Section())
 
 
 def problems_of(sections: Sequence[Section]) -> list[str]:
