@@ -16,7 +16,7 @@ from posfuse.evidence.metric import Metric
 from posfuse.report import formats
 from posfuse.report.sections.cautions_table import cautions_section
 from posfuse.report.sections.differences import forest
-from posfuse.report.sections.section import RESULTS, Answer, Drawing, Section, drawing
+from posfuse.report.sections.section import RESULTS, Answer, Drawing, Section, answer_of, drawing
 from posfuse.report.table import Column, Table, interval, p_value, table_of
 from posfuse.statistics.cautions import FEW, FEW_VALUES, Arm, Cautions, cautions
 from posfuse.statistics.comparisons import Criteria
@@ -154,13 +154,9 @@ def _answers(comparisons: pd.DataFrame, metric: Metric) -> list[Answer]:
         "verdict", key=lambda verdict: verdict.eq(UNDECIDED), kind="stable"
     )
     return [
-        Answer(
-            "not tested" if math.isnan(row["p_t"]) else row["verdict"],
-            f"{row['group']}: {row['name']} - {row['than']}",
-            row["mean"], row["low"], row["high"], str(row["n"]), digits=metric.digits,
-        )
+        answer_of(row, f"{row['group']}: {row['name']} - {row['than']}", metric.digits)
         for row in ranked.head(MOST_ANSWERS).to_dict("records")
-    ]  # fmt: skip
+    ]
 
 
 def _cautions(

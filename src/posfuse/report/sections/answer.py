@@ -1,6 +1,5 @@
 """The answer of a sweep: the first lines on the terminal and on the page, and their table."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +7,7 @@ import pandas as pd
 
 from posfuse.evidence.collect import standing
 from posfuse.evidence.metric import Metric
-from posfuse.report.sections.section import Answer, Section
+from posfuse.report.sections.section import Answer, Section, answer_of
 from posfuse.report.sweep import Sweep
 from posfuse.report.table import Row, interval, p_value
 from posfuse.statistics.comparisons import EXPLORATORY, PLACEBO, PRIMARY, Criteria
@@ -105,21 +104,12 @@ def answers(rows: list[Row], second: list[Row], criteria: Criteria) -> list[Answ
     for row in sorted(rows, key=lambda row: places.index(row["place"])):
         data, encoding, setting = row["place"]
         where = ", ".join(filter(None, (data, encoding * has_encodings, setting * has_settings)))
+        at = f" (at {row['baseline_at']})" if "baseline_at" in row else ""
         more = added.get((row["place"], row["fusion"], row["variant"]), [])
-        table.append(_answer(row, where, more, criteria))
+        details = " ".join([_sentence(row, criteria), *more])
+        comparison = f"{where}: {row['operator']} - {criteria.baseline}{at}"
+        table.append(answer_of(row, comparison, criteria.metric.digits, details))
     return sorted(table, key=lambda answer: answer.verdict not in DECIDED)
-
-
-def _answer(row: Row, where: str, added: Sequence[str], criteria: Criteria) -> Answer:
-    base = criteria.baseline
-    if "baseline_at" in row:
-        base = f"{base} (at {row['baseline_at']})"
-    verdict = "not tested" if np.isnan(row["p_t"]) else row["verdict"]
-    details = " ".join([_sentence(row, criteria), *added])
-    return Answer(
-        verdict, f"{where}: {row['operator']} - {base}", row["mean"], row["low"], row["high"],
-        str(row["n"]), details, criteria.metric.digits,
-    )  # fmt: skip
 
 
 def _sentence(row: Row, criteria: Criteria) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 
-from posfuse.report.table import Table
+from posfuse.report.table import Row, Table
 from posfuse.verdicts.sentences import size_text
 
 if TYPE_CHECKING:
@@ -51,6 +51,13 @@ class Answer:
         """+4.10 (+2.00 to +6.20); empty without a result."""
         size = size_text(self.mean, self.low, self.high, self.digits)
         return "" if math.isnan(self.mean) else size
+
+
+def answer_of(row: Row, comparison: str, digits: int, details: str = "") -> Answer:
+    """The answer of a comparison: a row with verdict, p_t, mean, low, high and n."""
+    verdict = "not tested" if math.isnan(row["p_t"]) else row["verdict"]
+    ends = row["low"], row["high"]
+    return Answer(verdict, comparison, row["mean"], *ends, str(row["n"]), details, digits)
 
 
 @dataclass(frozen=True)
