@@ -345,7 +345,7 @@ def test_accuracy_by_test_length_as_lines():
     arms |= {"other": {"fusion": "add", "data": "even_pairs"}}
     study = replace(STUDY, arms=arms, settings={"data": "parity"})
     runs = pd.concat([by_length(), study_runs(tupe={1: None})])  # a run that diverged is left out
-    (axis,) = figure.by_length(runs, study).axes
+    (axis,) = figure.lengths(runs, study).axes
     lines = [line.get_xydata().tolist() for line in axis.lines if len(line.get_xdata()) == 2]
     assert [[20, 85], [40, 55]] in lines
     assert [[20, 70], [40, 40]] in lines

@@ -75,18 +75,21 @@ def _row(values: list[float], pairs: dict[Any, Any] | None, above: float) -> dic
     solves = np.asarray(values) > above
     n, k = len(solves), int(solves.sum())
     low, high = share_interval(k, n)
-    row = {"threshold": above, "n": n, "mean": float(np.mean(values))}
-    row |= {"std": st.spread(values), "solved": k, "share": 100 * k / n}
-    row |= {"low": 100 * low, "high": 100 * high}
+    row = {
+        "threshold": above, "n": n, "mean": float(np.mean(values)), "std": st.spread(values),
+        "solved": k, "share": 100 * k / n, "low": 100 * low, "high": 100 * high,
+    }  # fmt: skip
     if pairs is None:
         return row
     one, base = (np.asarray(pairs[name]) > above for name in ("scores", "baseline_scores"))
     low, high = paired_share_interval(one, base)
-    row |= {"pairs": len(one), "with": int(one.sum()), "base": int(base.sum())}
-    row |= {"gained": int(np.sum(one & ~base)), "lost": int(np.sum(~one & base))}
-    row |= {"difference": 100 * float(one.mean() - base.mean())}
-    row |= {"difference_low": 100 * low, "difference_high": 100 * high}
-    return row | {"p_mcnemar": over_documents.p_mcnemar(one, base)}
+    return row | {
+        "pairs": len(one), "with": int(one.sum()), "base": int(base.sum()),
+        "gained": int(np.sum(one & ~base)), "lost": int(np.sum(~one & base)),
+        "difference": 100 * float(one.mean() - base.mean()),
+        "difference_low": 100 * low, "difference_high": 100 * high,
+        "p_mcnemar": over_documents.p_mcnemar(one, base),
+    }  # fmt: skip
 
 
 def convergence(runs: pd.DataFrame) -> pd.DataFrame:
@@ -180,15 +183,13 @@ def _splits(frame: pd.DataFrame, runs: pd.DataFrame) -> "pd.Series[str]":
 def _rows_of(group: pd.DataFrame, criteria: Criteria) -> list[dict[str, Any]]:
     baseline = criteria.baseline
     scores = group.pivot(index="seed", columns=["fusion", "sources", "held"], values="score")
-    columns: list[Any] = list(scores)  # fusion, sources, held
     rows: list[dict[str, Any]] = []
     for fusion in group["fusion"].unique():
         of_fusion = []
-        for column in (column for column in columns if column[0] == fusion):
-            _, text, held = column
-            values, sources = scores[column].dropna(), text.split()
-            if len(values) < 2:
+        for (text, held), column in scores[fusion].items():
+            if len(values := column.dropna()) < 2:
                 continue
+            sources = text.split()
             row = {"fusion": fusion, "sources": set(sources), "held": held}
             row["varied"] = ", ".join(SOURCES[source] for source in sources) or "none"
             row |= _spread(values)

@@ -87,7 +87,7 @@ def ratios(runs: pd.DataFrame, study: Study) -> Figure:
     return figure
 
 
-def by_length(runs: pd.DataFrame, study: Study) -> Figure:
+def lengths(runs: pd.DataFrame, study: Study) -> Figure:
     """The metric against test length, in a panel per corpus; one line per arm, with its band. A
     line has its operator's name if there are several corpora and no two arms of a corpus differ
     only in numbers; otherwise its arm's name."""

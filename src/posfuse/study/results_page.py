@@ -1,7 +1,6 @@
 """The report of a study: a page, its tables and its figures, in the study's folder."""
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from posfuse.report import formats, page
 from posfuse.report.sections.cautions_table import cautions_section
 from posfuse.report.sections.run_list import run_of, runs_html
 from posfuse.report.sections.section import PLAN as THE_PLAN
-from posfuse.report.sections.section import RESULTS, Drawing, Section
+from posfuse.report.sections.section import RESULTS, Drawing, Section, drawing
 from posfuse.report.sections.section import RUNS as LIST_OF_RUNS
 from posfuse.report.table import Table
 from posfuse.runs.identity import flatten
@@ -93,34 +92,31 @@ def sections_of(plan: Plan, state: Progress, runs: pd.DataFrame) -> list[Section
     study, metric = plan.study, plan.study.measured
     tested = runs[runs["stage"] == "testing"]
     leans = caveats.of_verdicts(plan, state, tested)
-    drawn, lengths = [], []
-    if len(measured := runs[runs["norm_ratio"] > 0]):
-        draw = partial(figure.ratios, measured, study)
-        drawn = [Drawing("ratios", draw, f"{metric.heading} and the ratio of token to position.")]
-    if table := tables_of_arms.lengths_table(tested, metric):
-        draw = partial(figure.by_length, tested, study)
-        drawing = Drawing("lengths", draw, f"{metric.heading} by test length.")
-        lengths = [Section(RESULTS, drawings=[drawing], tables=[table])]
+    by_ratio = f"{metric.heading} and the ratio of token to position."
+    ratios = drawing(figure.ratios, runs[runs["norm_ratio"] > 0], study, caption=by_ratio)
+    by_length = f"{metric.heading} by test length."
+    lengths = drawing(figure.lengths, tested, study, caption=by_length)
     return [
         _hypotheses(study, state, leans),
-        *_alone(tables.solved_table(study, state)),
+        *_of(tables.solved_table(study, state)),
         cautions_section(leans, "hypotheses", RESULTS),
-        Section(RESULTS, drawings=drawn, tables=[tables_of_arms.arms_table(plan, tested)]),
-        *_alone(tables_of_arms.tuning_table(plan, tested)),
-        *lengths,
-        *_alone(tables_of_arms.bags_table(study, runs)),
-        *_alone(tables_of_arms.budget_table(plan)),
+        *_of(tables_of_arms.arms_table(plan, tested), ratios),
+        *_of(tables_of_arms.tuning_table(plan, tested)),
+        *_of(tables_of_arms.lengths_table(tested, metric), lengths),
+        *_of(tables_of_arms.bags_table(study, runs)),
+        *_of(tables_of_arms.budget_table(plan)),
     ]
 
 
-def _alone(table: Table | None) -> list[Section]:
-    return [Section(RESULTS, tables=[table])] if table else []
+def _of(table: Table | None, drawings: Sequence[Drawing] = ()) -> list[Section]:
+    """The section of a table and its figures, if there is a table."""
+    return [Section(RESULTS, drawings=drawings, tables=[table])] if table else []
 
 
 def _hypotheses(study: Study, state: Progress, leans: Mapping[str, Cautions]) -> Section:
     metric, margins = study.measured, {h.margins.equivalence for h in study.hypotheses}
     of_each, of_all = caveats.sentences(leans, has_table=True)
-    draw = partial(figure.hypotheses, state.verdicts, units_of(study), metric)
+    caption = "Each hypothesis and its difference."
     return Section(
         RESULTS,
         lead=[study.question, tables.headline(study, state)[0], *filter(None, [of_all])],
@@ -130,6 +126,8 @@ def _hypotheses(study: Study, state: Progress, leans: Mapping[str, Cautions]) ->
         margin=min(margins) if len(margins) == 1 else 0,
         unit=metric.unit,
         counted=study.units,
-        drawings=[Drawing("hypotheses", draw, "Each hypothesis and its difference.")],
+        drawings=drawing(
+            figure.hypotheses, state.verdicts, units_of(study), metric, caption=caption
+        ),
         tables=[tables.verdict_table(study, state)],
     )
