@@ -12,7 +12,7 @@ import pandas as pd
 Row = dict[Any, Any]
 
 # A column's heading, the function that writes a cell, and the columns of the frame that are its
-# arguments. Without columns the argument is the whole row.
+# arguments. A cell is empty if its first argument is NaN.
 Column = tuple[str, Callable[..., str], *tuple[str, ...]]
 
 
@@ -49,9 +49,10 @@ def table_of(
         keys = [*named, *if_many(frame, "variant")]
     shown: list[Column] = [*((key, str, key) for key in keys), *columns]
     rows = [
-        [write(*(row[name] for name in names) if names else (row,)) for _, write, *names in shown]
+        ["" if pd.isna(row[first]) is True else write(row[first], *(row[name] for name in more))
+         for _, write, first, *more in shown]
         for row in frame.to_dict("records")
-    ]
+    ]  # fmt: skip
     numbers = frame.map(lambda cell: _join(cell) if isinstance(cell, list) else cell)
     headings = [heading for heading, *_ in shown]
     return Table(columns=headings, rows=rows, numbers=numbers, only_in_files=only_in_files, **texts)
@@ -96,32 +97,23 @@ def is_numeric(cells: list[str]) -> bool:
     )
 
 
-# The text of numbers. NaN gives an empty text.
+# The text of numbers.
 
 
 def with_spread(mean: float, std: float, digits: int = 2, sign: str = "") -> str:
-    if np.isnan(mean):
-        return ""
     text = f"{mean:{sign}.{digits}f}"
     return text if np.isnan(std) else f"{text} ± {std:.{digits}f}"
 
 
 def over_seeds(mean: float, std: float, n: float, digits: int = 2) -> str:
-    """Mean ± standard deviation, and the number of seeds, if it is known, in brackets."""
-    text = with_spread(mean, std, digits)
-    return f"{text} ({n:.0f})" if text and not np.isnan(n) else text
-
-
-def signed(value: float, digits: int = 2) -> str:
-    return "" if np.isnan(value) else f"{value:+.{digits}f}"
+    """Mean ± standard deviation, and the number of seeds, if it is known, in brackets; empty if the
+    mean is NaN, like the texts below."""
+    brackets = "" if np.isnan(n) else f" ({n:.0f})"
+    return "" if np.isnan(mean) else f"{with_spread(mean, std, digits)}{brackets}"
 
 
 def interval(low: float, high: float, digits: int = 2, sign: str = "+") -> str:
     return "" if np.isnan(low) else f"{low:{sign}.{digits}f} to {high:{sign}.{digits}f}"
-
-
-def unsigned(value: float, digits: int = 2) -> str:
-    return "" if np.isnan(value) else f"{value:.{digits}f}"
 
 
 def count(value: float) -> str:

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from functools import partial
 
-import numpy as np
 import pandas as pd
 
 from posfuse.evidence.metric import Metric
@@ -108,8 +107,7 @@ def verdict_table(study: Study, state: Progress) -> Table:
         rows.append(row | {f"all_{name}": value for name, value in every.items()})
 
     def over_all(n: float, mean: float, low: float, high: float) -> str:
-        ends = interval(low, high, digits=metric.digits)
-        return "" if np.isnan(n) else f"{metric.signed(mean)} ({ends}), {n:.0f}"
+        return f"{metric.signed(mean)} ({interval(low, high, digits=metric.digits)}), {n:.0f}"
 
     caption = (
         " The difference of a look that decides early is too large on average. All "
@@ -124,13 +122,13 @@ def verdict_table(study: Study, state: Progress) -> Table:
             ("family", str, "family"),
             ("difference", str, "difference"),
             ("n", table.count, "n"),
-            (metric.unit, partial(table.signed, digits=metric.digits), "mean"),
+            (metric.unit, metric.signed, "mean"),
             ("interval", partial(interval, digits=metric.digits), "low", "high"),
             *([all_seeds] * has_more),
             ("p", p_value, "p_difference"),
-            ("level", lambda level: "" if np.isnan(level) else f"{level:.2g}", "level"),
+            ("level", "{:.2g}".format, "level"),
             ("expects", str, "expects"),
-            ("margin", lambda margin: f"±{margin:g}", "margin"),
+            ("margin", "±{:g}".format, "margin"),
             ("p equiv.", p_value, "p_equivalence"),
         ],
         keys=["hypothesis"],
@@ -206,7 +204,7 @@ def solved_table(study: Study, state: Progress) -> Table | None:
             ("arm", table.count, "arm"),
             ("than", table.count, "than"),
             ("both", table.count, "both_n"),
-            (metric.unit, partial(table.signed, digits=metric.digits), "both_mean"),
+            (metric.unit, metric.signed, "both_mean"),
             ("95 % t", partial(interval, digits=metric.digits), "both_low", "both_high"),
         ],
         keys=["hypothesis"],

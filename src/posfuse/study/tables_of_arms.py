@@ -49,10 +49,7 @@ def arms_table(plan: Plan, runs: pd.DataFrame) -> Table:
     tuned: list[Column] = []
     choice_caption = ""
     if any(choice.values for choice in plan.choices.values()):
-        tuned = [
-            ("chosen", str, "chosen"),
-            ("validation", partial(table.unsigned, digits=metric.digits), "validation"),
-        ]
+        tuned = [("chosen", str, "chosen"), ("validation", metric.number, "validation")]
         choice_caption = (
             f"The choice and its validation {metric.title} come from the tuning seeds alone. † the "
             "value is the smallest or the largest that was tried, so a better one may lie beyond. "
@@ -141,7 +138,7 @@ def _task(study: Study, arm: str) -> str:
 
 
 def _share(most: float, share: float) -> str:
-    return "" if np.isnan(share) else f"{100 * share:.0f} %{' *' * (share > most)}"
+    return f"{100 * share:.0f} %{' *' * (share > most)}"
 
 
 def guess_text(metric: Metric) -> str:
@@ -191,7 +188,6 @@ def tuning_table(plan: Plan, runs: pd.DataFrame) -> Table | None:
         rows.append({"arm": arm, "n": len(tested), **ranges, **components(tested)})
     if not rows:
         return None
-    number = partial(table.unsigned, digits=metric.digits)
     keys = list(next(iter(plan.choices.values())).values)
     ranges_of_keys: list[Column] = [(key, str, key) for key in keys]
     return table_of(
@@ -199,8 +195,8 @@ def tuning_table(plan: Plan, runs: pd.DataFrame) -> Table | None:
         [
             ("repeats", str, "n"),
             *ranges_of_keys,
-            ("between repeats", number, "between"),
-            ("within", number, "within"),
+            ("between repeats", metric.number, "between"),
+            ("within", metric.number, "within"),
             ("share between", _share_between, "share", "low", "high"),
         ],
         keys=["arm"],
@@ -222,6 +218,4 @@ def _range(values: list[Any]) -> str:
 
 
 def _share_between(share: float, low: float, high: float) -> str:
-    if pd.isna(share):
-        return ""
     return f"{100 * share:.0f} % ({100 * low:.0f} to {100 * high:.0f})"

@@ -16,7 +16,7 @@ from posfuse.report.figures import plot, style, svg
 from posfuse.report.sections.differences import N, t_interval, to_baseline
 from posfuse.report.sections.section import PAIRED, Section, drawing
 from posfuse.report.sweep import Sweep
-from posfuse.report.table import Column, Table, interval, p_value, signed, table_of
+from posfuse.report.table import Column, Table, interval, p_value, table_of
 from posfuse.statistics.comparisons import Criteria
 from posfuse.statistics.lengths import interactions, trends
 
@@ -49,8 +49,8 @@ def section(sweep: Sweep) -> Section:
 def documents_table(documents: pd.DataFrame, criteria: Criteria) -> Table:
     """The intervals of the hierarchical bootstrap over seeds and documents, and McNemar's test of
     each seed."""
-    digits = criteria.metric.digits
-    ends = partial(interval, digits=digits)
+    metric, at_90 = criteria.metric, ("documents_low_90", "documents_high_90")
+    ends = partial(interval, digits=metric.digits)
     of_seeds: list[Column] = []
     tested, groups = "", "which are resampled together"
     if "p_mcnemar" in documents:
@@ -65,15 +65,10 @@ def documents_table(documents: pd.DataFrame, criteria: Criteria) -> Table:
         [
             ("n", lambda seeds: str(len(seeds)), "document_seeds"),
             ("documents", _in_groups, "n_documents", "n_groups"),
-            ("difference", partial(signed, digits=digits), "documents_mean"),
+            ("difference", metric.signed, "documents_mean"),
             ("95 % seeds and documents", ends, "documents_low", "documents_high"),
-            ("90 %", ends, "documents_low_90", "documents_high_90"),
-            (
-                "equivalent",
-                partial(_inside, criteria.margin),
-                "documents_low_90",
-                "documents_high_90",
-            ),
+            ("90 %", ends, *at_90),
+            ("equivalent", partial(_inside, criteria.margin), *at_90),
             *of_seeds,
         ],
         name="documents",
@@ -92,8 +87,6 @@ def _in_groups(documents: int, groups: int) -> str:
 
 
 def _inside(margin: float, low: float, high: float) -> str:
-    if np.isnan(low):
-        return ""
     return "yes" if -margin < low and high < margin else "no"
 
 
@@ -110,7 +103,7 @@ def bins_table(bins: pd.DataFrame, trends: pd.DataFrame, baseline: str) -> Table
             ("tokens", "{} to {}".format, "shortest", "longest"),
             ("documents", table.count, "n_documents"),
             N,
-            ("difference", signed, "mean"),
+            ("difference", ACCURACY.signed, "mean"),
             t_interval(ACCURACY),
             ("trend", _trend, "slope", "p_t"),
         ],
@@ -124,7 +117,7 @@ def bins_table(bins: pd.DataFrame, trends: pd.DataFrame, baseline: str) -> Table
 
 
 def _trend(slope: float, p: float) -> str:
-    return "" if np.isnan(slope) else f"{slope:+.2f}, p = {p_value(p) or 'none'}"
+    return f"{slope:+.2f}, p = {p_value(p) or 'none'}"
 
 
 def interactions_table(interactions: pd.DataFrame, criteria: Criteria) -> Table:
@@ -136,7 +129,7 @@ def interactions_table(interactions: pd.DataFrame, criteria: Criteria) -> Table:
             ("one task", str, "task"),
             ("corpora", str, "corpora"),
             N,
-            ("slope", partial(signed, digits=metric.digits), "mean"),
+            ("slope", metric.signed, "mean"),
             t_interval(metric),
             ("p t", p_value, "p_t"),
             ("p sign flip", p_value, "p_sign_flip"),

@@ -47,17 +47,17 @@ def length_tables(
 ) -> list[Table]:  # fmt: skip
     """`by_test_length` is the frame of this name in statistics/lengths.py, and `sliding` is the
     frame for overlapping windows. `comparisons` is the frame of `compare` for the areas."""
-    metric, digits = criteria.metric, criteria.metric.digits
+    metric = criteria.metric
     area = (
         f"mean {metric.title} over the logarithm of the length, over the test lengths above "
         "data.max_len"
     )
     cells = length_cells(by_test_length)
     windows = "" if sliding.empty else " The windows of a text do not overlap."
-    beyond: Column = ("beyond", partial(table.over_seeds, digits=digits), "mean", "std", "n")
+    over_seeds = partial(table.over_seeds, digits=metric.digits)
     shown = table_of(
         cells,
-        [*_means(cells, digits), beyond],
+        [*_means(cells, metric), ("beyond", over_seeds, "mean", "std", "n")],
         name="lengths",
         title=f"{metric.heading} by test length",
         caption=f"Test {metric.level}, mean over seeds, by the length of the test documents in "
@@ -74,7 +74,7 @@ def length_tables(
             "targets of its second half count, so these see half a window or more."
         )
         title = f"{metric.heading} by the length of overlapping windows"
-        means = _means(cells, digits)
+        means = _means(cells, metric)
         tables.append(table_of(cells, means, name="sliding", title=title, caption=caption))
     if not comparisons.empty:
         title = f"Paired differences to {criteria.baseline} beyond the trained length"
@@ -83,10 +83,10 @@ def length_tables(
     return tables
 
 
-def _means(cells: pd.DataFrame, digits: int) -> list[Column]:
+def _means(cells: pd.DataFrame, metric: Metric) -> list[Column]:
     """A column for each test length."""
     lengths = [str(name) for name in cells if name not in (*CELL, "n", "mean", "std")]
-    return [(name, partial(table.unsigned, digits=digits), name) for name in lengths]
+    return [(name, metric.number, name) for name in lengths]
 
 
 @style.styled

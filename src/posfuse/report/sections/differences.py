@@ -13,7 +13,7 @@ from posfuse.report import formats, table
 from posfuse.report.figures import plot, style, svg
 from posfuse.report.sections.section import PAIRED, Section, drawing
 from posfuse.report.sweep import Sweep
-from posfuse.report.table import Column, Table, if_many, interval, p_value, signed, table_of
+from posfuse.report.table import Column, Table, if_many, interval, p_value, table_of
 from posfuse.statistics import paired as st
 from posfuse.statistics.comparisons import (
     EXPLORATORY,
@@ -104,8 +104,8 @@ def differences_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
             difference(metric),
             t_interval(metric),
             ("95 % BCa", partial(interval, digits=metric.digits), "bca_low", "bca_high"),
-            ("d_z", signed, "d_z"),
-            ("P(A > B)", table.unsigned, "wins"),
+            ("d_z", "{:+.2f}".format, "d_z"),
+            ("P(A > B)", "{:.2f}".format, "wins"),
             ("95 % exact", partial(interval, sign=""), "wins_low", "wins_high"),
             ("outperforms", outperforms, "wins_low", "wins_high"),
             ("seeds: observed", table.seeds, "seeds_observed"),

@@ -16,16 +16,7 @@ from posfuse.report.sections.differences import outside_family, to_baseline, ver
 from posfuse.report.sections.second_gains import second_tables
 from posfuse.report.sections.section import PAIRED, Section, drawing
 from posfuse.report.sweep import Sweep
-from posfuse.report.table import (
-    Row,
-    Table,
-    by_fusion,
-    if_many,
-    interval,
-    over_seeds,
-    signed,
-    table_of,
-)
+from posfuse.report.table import Row, Table, by_fusion, if_many, interval, over_seeds, table_of
 from posfuse.statistics.budget import budgets
 from posfuse.statistics.comparisons import Criteria
 from posfuse.statistics.own_best import KEYS, OwnBest, chosen_by, keys_of
@@ -93,7 +84,6 @@ def own_best_tables(own_best: OwnBest, criteria: Criteria) -> list[Table]:
 def best_table(own_best: OwnBest, criteria: Criteria) -> Table:
     """The operators compared with the baseline, each at its own best values."""
     best, keys, base, metric = own_best.best, own_best.keys, criteria.baseline, criteria.metric
-    signs = partial(signed, digits=metric.digits)
     columns = verdict_columns(metric, "at best")
     columns += [(key, _value, key, f"{key}_edge") for key in keys]
     for key in keys:
@@ -102,7 +92,7 @@ def best_table(own_best: OwnBest, criteria: Criteria) -> Table:
     at_paper = ""
     if "scale" in keys:
         columns += [
-            ("at sqrt_d", signs, "paper_mean"),
+            ("at sqrt_d", metric.signed, "paper_mean"),
             ("95 % t", partial(interval, digits=metric.digits), "paper_low", "paper_high"),
         ]
         others = ", each at its best learning rate there" if len(keys) > 1 else ""

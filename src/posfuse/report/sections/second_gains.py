@@ -1,15 +1,13 @@
 """Tables of gains under two conditions: with and without position, after pretraining and from
 scratch."""
 
-from functools import partial
-
 import pandas as pd
 
 from posfuse.report import formats
 from posfuse.report.sections.differences import outside_family, verdict_columns
 from posfuse.report.sections.section import PAIRED, Section
 from posfuse.report.sweep import Sweep
-from posfuse.report.table import Table, signed, table_of
+from posfuse.report.table import Table, table_of
 from posfuse.statistics.comparisons import Criteria, family_size
 
 # By the second condition (a column of `second_differences`): the headings of both gains and of
@@ -47,14 +45,17 @@ def second_tables(frame: pd.DataFrame, criteria: Criteria, tuned: str = "") -> l
         return []
     metric, name = criteria.metric, next(name for name in SECOND if name in frame)
     (first, second, adds), title, of_first, of_second, changes = SECOND[name]
-    signs = partial(signed, digits=metric.digits)
     at_best = ""
     if tuned:
         at_best = f"Operator and baseline, each under both conditions, have the {tuned} with "
         at_best += f"their own {metric.best} mean validation {metric.title}. "
     shown = table_of(
         frame,
-        [*verdict_columns(metric, adds), (first, signs, "gain"), (second, signs, f"{name}_gain")],
+        [
+            *verdict_columns(metric, adds),
+            (first, metric.signed, "gain"),
+            (second, metric.signed, f"{name}_gain"),
+        ],
         name=f"{NAMES[name]}{'_best' if tuned else ''}",
         title=f"{title.format(criteria.baseline)}{', at own best values' if tuned else ''}",
         caption=f"{at_best}{first}: fused minus {criteria.baseline} in "

@@ -2,7 +2,6 @@
 
 from functools import partial
 
-import numpy as np
 import pandas as pd
 
 from posfuse.evidence.collect import CELL
@@ -10,12 +9,13 @@ from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.report import table
 from posfuse.report.sections.section import PAIRED, Section
 from posfuse.report.sweep import Sweep
-from posfuse.report.table import Column, Table, interval, p_value, signed, table_of
+from posfuse.report.table import Column, Table, interval, p_value, table_of
 from posfuse.statistics.cells import convergence, solved_best, solved_cells, thresholds, variance
 from posfuse.statistics.comparisons import Criteria
 
 OF_PAIRS = ["pairs", "with", "base", "gained", "lost", "difference", "difference_low"]
 OF_PAIRS += ["difference_high", "p_mcnemar"]
+OF = "{:.0f} of {:.0f}".format
 
 
 def section(sweep: Sweep) -> Section:
@@ -45,7 +45,7 @@ def convergence_tables(trained: pd.DataFrame) -> list[Table]:
     if trained.empty:
         return []
     columns: list[Column] = [
-        ("best at the last", _of, "last", "n"),
+        ("best at the last", OF, "last", "n"),
         ("best evaluation", "{:.1f}".format, "best"),
         ("evaluations", "{:.1f}".format, "evaluations"),
     ]
@@ -77,10 +77,10 @@ def _solved_table(
         *(at if "at" in frame else []),
         (metric.title, table.with_spread, "mean", "std"),
         ("above", "{:g}".format, "threshold"),
-        ("solved", _of, "solved", "n"),
-        ("95 % exact", _percent, "low", "high"),
-        (f"{baseline} solved", _of, "base", "pairs"),
-        ("difference", signed, "difference"),
+        ("solved", OF, "solved", "n"),
+        ("95 % exact", "{:.0f} to {:.0f}".format, "low", "high"),
+        (f"{baseline} solved", OF, "base", "pairs"),
+        ("difference", "{:+.2f}".format, "difference"),
         ("95 % Newcombe", interval, "difference_low", "difference_high"),
         ("gained", table.count, "gained"),
         ("lost", table.count, "lost"),
@@ -107,7 +107,6 @@ def variance_tables(spreads: pd.DataFrame, criteria: Criteria) -> list[Table]:
     if spreads.empty:
         return []
     metric = criteria.metric
-    number = partial(table.unsigned, digits=metric.digits)
     ends = partial(interval, digits=metric.digits, sign="")
     delta = [f"delta_{name}" for name in ("std", "low", "high", "share")]
     spreads = spreads.reindex(columns=list(dict.fromkeys([*spreads.columns, "share", *delta])))
@@ -116,10 +115,10 @@ def variance_tables(spreads: pd.DataFrame, criteria: Criteria) -> list[Table]:
         ("varied", str, "varied"),
         *([("fixed", str, "held")] if cells["held"].nunique().max() > 1 else []),
         ("n", str, "n"),
-        ("std", number, "std"),
+        ("std", metric.number, "std"),
         ("95 %", ends, "low", "high"),
         ("% of variance", table.count, "share"),
-        ("std of difference", number, "delta_std"),
+        ("std of difference", metric.number, "delta_std"),
         ("95 %", ends, "delta_low", "delta_high"),
         ("% of variance", table.count, "delta_share"),
     ]
@@ -138,11 +137,3 @@ def variance_tables(spreads: pd.DataFrame, criteria: Criteria) -> list[Table]:
         "shares, so the shares may add up to more than 100.",
     )
     return [table_]
-
-
-def _of(part: float, whole: float) -> str:
-    return "" if np.isnan(part) else f"{part:.0f} of {whole:.0f}"
-
-
-def _percent(low: float, high: float) -> str:
-    return "" if np.isnan(low) else f"{low:.0f} to {high:.0f}"
