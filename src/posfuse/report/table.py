@@ -48,14 +48,15 @@ def table_of(
         named = [axis for axis in ("data", "encoding", "fusion") if axis in frame]
         keys = [*named, *if_many(frame, "variant")]
     shown: list[Column] = [*((key, str, key) for key in keys), *columns]
-    rows = [
-        ["" if pd.isna(row[first]) is True else write(row[first], *(row[name] for name in more))
-         for _, write, first, *more in shown]
-        for row in frame.to_dict("records")
-    ]  # fmt: skip
+    rows = [[_cell(row, *column) for column in shown] for row in frame.to_dict("records")]
     numbers = frame.map(lambda cell: _join(cell) if isinstance(cell, list) else cell)
     headings = [heading for heading, *_ in shown]
     return Table(columns=headings, rows=rows, numbers=numbers, only_in_files=only_in_files, **texts)
+
+
+def _cell(row: Row, heading: str, write: Callable[..., str], first: str, *more: str) -> str:
+    is_nan = isinstance(row[first], float) and np.isnan(row[first])
+    return "" if is_nan else write(row[first], *(row[name] for name in more))
 
 
 def narrow(table: Table) -> Table:

@@ -86,22 +86,19 @@ def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[
         if fusion == base_name:
             continue
         name = " ".join(str(part) for part in cell[:shown] if part)
+        not_compared = f"{name}: not compared, because"
         candidates = [
             (differing(group[settings].iloc[0], other[settings].iloc[0]), key[3])
             for key, other in groups.items()
             if key[:3] == (data, encoding, base_name)
         ]
         if not candidates:
-            notes.append(
-                f"{name}: not compared, because {base_name} has no run with this data and encoding"
-            )
+            notes.append(f"{not_compared} {base_name} has no run with this data and encoding")
             continue
         # An option of the fusion makes a variant too, so settings decide and not the variant.
         gap, base_variant = min(candidates, key=lambda pair: (pair[0] != "", pair[1] != variant))
         if gap:
-            notes.append(
-                f"{name}: not compared, because its settings differ from {base_name}'s: {gap}"
-            )
+            notes.append(f"{not_compared} its settings differ from {base_name}'s: {gap}")
             continue
         base_cell = (data, encoding, base_name, base_variant)
         if alone := sorted(set(group["seed"]) ^ set(groups[base_cell]["seed"])):
@@ -114,7 +111,7 @@ def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[
         resolution = step_of(metric, float(documents))
         compared = compare_arms(cell, base_cell, outcomes, criteria, resolution)
         if compared is None:
-            notes.append(f"{name}: not compared, because it has no seed in common with {base_name}")
+            notes.append(f"{not_compared} it has no seed in common with {base_name}")
             continue
         deltas = compared["deltas"]
         if len(deltas) == 1:
@@ -125,15 +122,9 @@ def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[
                 std = f"one test document, {resolution:.2f} points"
                 how = f"the test uses {std}, as standard deviation"
             notes.append(f"{name}: the difference is the same in all {len(deltas)} seeds; {how}")
-        rows.append(
-            {
-                **dict(zip(CELL, cell, strict=True)),
-                "baseline_variant": base_variant,
-                **labels_of(group.iloc[0].to_dict()),
-                "length": group["length"].iloc[0],
-                **compared,
-            }
-        )
+        row = {**dict(zip(CELL, cell, strict=True)), "baseline_variant": base_variant}
+        row |= labels_of(group.iloc[0].to_dict())
+        rows.append(row | {"length": group["length"].iloc[0]} | compared)
     columns = [*CELL, "baseline_variant", *labels_of(dict.fromkeys(["data", "encoding"])), "length"]
     columns += no_comparison(criteria)
     return in_families(pd.DataFrame(rows, columns=columns), criteria), notes

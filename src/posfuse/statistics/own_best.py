@@ -226,10 +226,8 @@ def _at_own_best(
             compared = compare_arms(place(mine), place(its), scores, criteria, resolution)
             if compared is None:
                 tested = "tested seed" if criteria.select else "seed"
-                notes.append(
-                    f"{where} {fusion}: not compared, because it has no {tested} in common with "
-                    f"{base}"
-                )
+                why = f"it has no {tested} in common with {base}"
+                notes.append(f"{where} {fusion}: not compared, because {why}")
                 continue
             notes += [
                 f"{where} {fusion}: was run with other values of {KEYS[key]} than {base}"

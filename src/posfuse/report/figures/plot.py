@@ -93,13 +93,14 @@ def lines(
             LineName(axis, (places[-1], mean.iloc[-1]), str(fusion))
 
 
-def dot(axis: Axes, x: float, y: float, fusion: str, size: float) -> Line2D:
-    """A mark of one value. It is a separate artist, so it can have a hover text."""
+def dot(axis: Axes, x: float, y: float, fusion: str, size: float, text: str) -> Line2D:
+    """A mark of one value, with its hover text."""
     one = look(fusion)
     (point,) = axis.plot(
         [x], [y], marker=one.marker, color=one.color, linestyle="", markersize=size,
         markeredgecolor="white", markeredgewidth=0.3,
     )  # fmt: skip
+    svg.mark(point, text)
     return point
 
 

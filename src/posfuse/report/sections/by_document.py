@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from posfuse.evidence.collect import CELL
 from posfuse.evidence.metric import ACCURACY
 from posfuse.report import table
-from posfuse.report.figures import plot, style, svg
+from posfuse.report.figures import plot, style
 from posfuse.report.sections.differences import N, t_interval, to_baseline
 from posfuse.report.sections.section import PAIRED, Section, drawing
 from posfuse.report.sweep import Sweep
@@ -201,9 +201,9 @@ def _against_length(axis: Axes, frame: pd.DataFrame, view: plot.View, digits: in
         axis.plot(x, y, color=one.color, linestyle=one.dash)
         for at, row in zip(x, rows, strict=True):
             plot.whisker(axis, at, row, view, color=one.color)
-            point = plot.dot(axis, at, row["mean"], fusion, 5)
             bin_ = f", {row['shortest']} to {row['longest']} tokens" if "shortest" in row else ""
-            svg.mark(point, f"{plot.label(row)}{bin_}: {plot.numbers(row, digits)}")
+            text = f"{plot.label(row)}{bin_}: {plot.numbers(row, digits)}"
+            plot.dot(axis, at, row["mean"], fusion, 5, text)
         style.LineName(axis, (x[-1], y[-1]), fusion)
     axis.set_xscale("log", base=2)
     axis.set_xlim(middle * 2 ** (-0.58 * octaves), middle * 2 ** (0.58 * octaves))

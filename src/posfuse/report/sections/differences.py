@@ -227,10 +227,8 @@ def deltas(comparisons: pd.DataFrame, criteria: Criteria) -> Figure:
             n = len(row["deltas"])
             shifts = np.linspace(-0.36, 0.06, n) if n > 1 else [-0.15]
             for shift, seed, delta in zip(shifts, row["seeds"], row["deltas"], strict=True):
-                point = plot.dot(axis, x + shift, delta, row["fusion"], 5 if n <= 5 else 4)
-                svg.mark(
-                    point, f"{plot.label(row)} seed={seed}: {metric.signed(delta)} {metric.unit}"
-                )
+                text = f"{plot.label(row)} seed={seed}: {metric.signed(delta)} {metric.unit}"
+                plot.dot(axis, x + shift, delta, row["fusion"], 5 if n <= 5 else 4, text)
             plot.whisker(axis, x + 0.27, row, view)
             if n == 1:
                 continue  # the mean of one seed is the mark
@@ -277,12 +275,12 @@ def forest_of(
                     text = f"{plot.label(row, ('encoding',))} seed={seed}: {metric.signed(delta)}"
                     svg.mark(point, text)
             plot.whisker(axis, y, row, view, upright=False)
-            point = plot.dot(axis, row["mean"], y, row["fusion"], 6)
-            label = plot.label(row, ("data", *names))
-            svg.mark(point, f"{label}: {plot.numbers(row, metric.digits)}")
+            numbers = plot.numbers(row, metric.digits)
+            text = f"{plot.label(row, ('data', *names))}: {numbers}"
+            plot.dot(axis, row["mean"], y, row["fusion"], 6, text)
             axis.text(
-                1.02, y, plot.numbers(row, metric.digits), transform=axis.get_yaxis_transform(),
-                va="center", family="monospace", fontsize=style.SMALL,
+                1.02, y, numbers, transform=axis.get_yaxis_transform(), va="center",
+                family="monospace", fontsize=style.SMALL,
             )  # fmt: skip
         axis.axvline(0, color=style.QUIET, linewidth=0.8, zorder=1)
         labels = [style.short(plot.label(row, names), 52) for row in rows]

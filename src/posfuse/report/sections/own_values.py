@@ -274,15 +274,11 @@ def _draw_operator(axis: Axes, own: pd.DataFrame, metric: Metric) -> None:
         at, mean, low, high = row["at"], row["mean"], row["low"], row["high"]
         if row["best"]:
             axis.plot(at, mean, "o", mfc="none", mec=one.color, markersize=10)
-        point = plot.dot(axis, at, mean, fusion, 5)
+        ends = "" if np.isnan(row["std"]) else f" [{metric.number(low)}, {metric.number(high)}]"
+        values = ", ".join(f"{key} {row[key]}" for key in KEYS if key in row)
+        result = f"{metric.number(mean)}{metric.percent}{ends} n={row['n']}"
+        point = plot.dot(axis, at, mean, fusion, 5, f"{plot.label(row)}, {values}: {result}")
         if row["is_beside"]:
             axis.plot([at, at], [low, high], color=one.color, linewidth=0.8, zorder=1)
             point.set(markerfacecolor="white", markeredgecolor=one.color, markeredgewidth=0.9)
-        band = f" [{metric.number(low)}, {metric.number(high)}]"
-        values = ", ".join(f"{key} {row[key]}" for key in KEYS if key in row)
-        svg.mark(
-            point,
-            f"{plot.label(row)}, {values}: {metric.number(mean)}{metric.percent}"
-            f"{'' if np.isnan(row['std']) else band} n={row['n']}",
-        )
     style.LineName(axis, (at, mean), fusion)

@@ -11,7 +11,7 @@ from posfuse.evidence.bag_of_words import BagOfWords, Bags, bags_of_words
 from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.evidence.published import Published, numbers, published_cell, published_latency
 from posfuse.report import formats
-from posfuse.report.figures import plot, style, svg
+from posfuse.report.figures import plot, style
 from posfuse.report.sections.section import TABLES, Section, drawing
 from posfuse.report.sweep import Sweep
 from posfuse.report.table import Row, Table, by_fusion, count, if_many, over_seeds
@@ -216,8 +216,8 @@ def accuracy_latency(cells: pd.DataFrame, metric: Metric = ACCURACY) -> Figure:
                 color = style.look(row["fusion"]).color
                 axis.plot([x, x], [mean - std, mean + std], color=color)
                 spread = "" if np.isnan(std) else f" ± {std:.3g}"
-                point = plot.dot(axis, x, mean, row["fusion"], 6)
-                svg.mark(point, f"{plot.label(row)}: {mean:.4g}{spread} {unit}, n={row['n']}")
+                text = f"{plot.label(row)}: {mean:.4g}{spread} {unit}, n={row['n']}"
+                plot.dot(axis, x, mean, row["fusion"], 6, text)
             axis.margins(y=0.12)
         upper.set_ylabel(metric.axis)
         lower.set_ylabel("ms per document")
