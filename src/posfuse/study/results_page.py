@@ -13,9 +13,7 @@ from posfuse.evidence.metric import Metric
 from posfuse.report import formats, page
 from posfuse.report.sections.cautions_table import cautions_section
 from posfuse.report.sections.run_list import run_of, runs_html
-from posfuse.report.sections.section import PLAN as THE_PLAN
-from posfuse.report.sections.section import RESULTS, Drawing, Section, drawing
-from posfuse.report.sections.section import RUNS as LIST_OF_RUNS
+from posfuse.report.sections.section import RESULTS, RUN_LIST, THE_PLAN, Drawing, Section, drawing
 from posfuse.report.table import Table
 from posfuse.runs.identity import flatten
 from posfuse.runs.records import DIAGNOSTICS, Diagnostic, read_table
@@ -72,7 +70,7 @@ def _runs(runs: pd.DataFrame, metric: Metric, out: Path) -> Section:
         names = row["stage"], row.get("repeat"), row["arm"], row["trial"]
         result = row[f"test_{metric.name}"]
         listed.append(run_of(row, " ".join(filter(None, names)), metric, result, out, OUTPUT))
-    return Section(LIST_OF_RUNS, html=runs_html(listed, metric))
+    return Section(RUN_LIST, html=runs_html(listed, metric))
 
 
 def plan_line(plan: Plan, tested: pd.DataFrame) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from posfuse.evidence.collect import failures, naming_columns
 from posfuse.evidence.metric import Metric
 from posfuse.report.page import template
-from posfuse.report.sections.section import RUNS, Section
+from posfuse.report.sections.section import RUN_LIST, Section
 from posfuse.report.sweep import Sweep
 from posfuse.report.table import Row
 
@@ -29,7 +29,7 @@ def section(sweep: Sweep) -> Section:
     ]  # fmt: skip
     html = runs_html(runs, sweep.metric, [*absent, *failed], len(absent))
     lines = [f"\nmissing: {len(absent)} of {every} runs", *(f"  {name}" for name in absent)]
-    return Section(RUNS, html=html, shown=[*lines, *failed])
+    return Section(RUN_LIST, html=html, shown=[*lines, *failed])
 
 
 def run_of(row: Row, name: str, metric: Metric, value: float, out: Path, root: Path) -> Row:

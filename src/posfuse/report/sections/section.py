@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 VERDICTS, TABLES, PAIRED = "Verdicts", "Tables", "Paired statistics"
-TRAINING, RUNS, RESULTS, PLAN = "Training and mechanism", "Runs", "Results", "The plan"
-CHAPTERS = (VERDICTS, RESULTS, TABLES, PAIRED, TRAINING, RUNS, PLAN)  # in the order of a page
+TRAINING, RUN_LIST, RESULTS, THE_PLAN = "Training and mechanism", "Runs", "Results", "The plan"
+CHAPTERS = (VERDICTS, RESULTS, TABLES, PAIRED, TRAINING, RUN_LIST, THE_PLAN)  # as on a page
 
 
 @dataclass(frozen=True)
