@@ -107,13 +107,11 @@ def _show(frozen: Plan, state: Progress, tested: pd.DataFrame, console: Console)
             grid.add_row("", Text(caution))
     console.print(grid)
     console.print()
-    if of_all:
-        console.print(Text(of_all))
-        console.print()
     may_be_solved = frozen.study.measured.is_share and frozen.study.repeats == 1
     in_groups = [h for h in frozen.study.hypotheses if GROUPS in leans.get(h.name, ())]
-    if may_be_solved and any(h.is_of_two_arms for h in in_groups):
-        console.print(Text(INSTEAD))
+    instead = INSTEAD * (may_be_solved and any(h.is_of_two_arms for h in in_groups))
+    for line in filter(None, (of_all, instead)):
+        console.print(Text(line))
         console.print()
 
 
