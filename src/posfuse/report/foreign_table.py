@@ -4,7 +4,6 @@ import math
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -17,7 +16,7 @@ from posfuse.report import formats
 from posfuse.report.sections.cautions_table import cautions_section
 from posfuse.report.sections.differences import forest
 from posfuse.report.sections.section import RESULTS, Answer, Drawing, Section, answer_of, drawing
-from posfuse.report.table import Column, Table, interval, p_value, table_of
+from posfuse.report.table import Column, Table, p_value, t_interval, table_of
 from posfuse.statistics.cautions import FEW, FEW_VALUES, Arm, Cautions, cautions
 from posfuse.statistics.comparisons import Criteria
 from posfuse.statistics.contrasts import AHEAD, BEHIND, EQUIVALENT, UNDECIDED
@@ -224,14 +223,13 @@ def comparisons_table(
     if metric.is_share:
         unit = "Accuracies are in percent."
     tests = "Student's paired t" if paired else "Welch's t"
-    digits = metric.digits
     return _readable(
         comparisons,
         [
             ("verdict", str, "verdict"),
             ("n", str, "n"),
             ("difference", metric.signed, "mean"),
-            ("95 % t", partial(interval, digits=digits), "low", "high"),
+            t_interval(metric),
             ("p", p_value, "p_t"),
             ("p Holm", p_value, "p_holm"),
             ("p equiv.", p_value, "p_equivalence_holm"),

@@ -3,11 +3,13 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
+
+from posfuse.evidence.metric import Metric
 
 Row = dict[Any, Any]
 
@@ -115,6 +117,11 @@ def over_seeds(mean: float, std: float, n: float, digits: int = 2) -> str:
 
 def interval(low: float, high: float, digits: int = 2, sign: str = "+") -> str:
     return "" if np.isnan(low) else f"{low:{sign}.{digits}f} to {high:{sign}.{digits}f}"
+
+
+def t_interval(metric: Metric, of: str = "") -> Column:
+    """The column of Student's interval; `of` are the first letters of its columns in the frame."""
+    return "95 % t", partial(interval, digits=metric.digits), f"{of}low", f"{of}high"
 
 
 def count(value: float) -> str:

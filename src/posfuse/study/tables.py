@@ -8,7 +8,7 @@ import pandas as pd
 from posfuse.evidence.metric import Metric
 from posfuse.report import table
 from posfuse.report.sections.section import Answer
-from posfuse.report.table import Column, Table, interval, p_value, table_of
+from posfuse.report.table import Column, Table, interval, p_value, t_interval, table_of
 from posfuse.statistics.contrasts import EQUIVALENT, REFUTED, SUPPORTED, UNDECIDED
 from posfuse.study.looks import HypothesisVerdict, Progress, Solved
 from posfuse.study.spec import Hypothesis, Study
@@ -205,7 +205,7 @@ def solved_table(study: Study, state: Progress) -> Table | None:
             ("than", table.count, "than"),
             ("both", table.count, "both_n"),
             (metric.unit, metric.signed, "both_mean"),
-            ("95 % t", partial(interval, digits=metric.digits), "both_low", "both_high"),
+            t_interval(metric, "both_"),
         ],
         keys=["hypothesis"],
         name="solved",

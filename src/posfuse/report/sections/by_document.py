@@ -13,10 +13,10 @@ from posfuse.evidence.collect import CELL
 from posfuse.evidence.metric import ACCURACY
 from posfuse.report import table
 from posfuse.report.figures import plot, style
-from posfuse.report.sections.differences import N, t_interval, to_baseline
+from posfuse.report.sections.differences import N, to_baseline
 from posfuse.report.sections.section import PAIRED, Section, drawing
 from posfuse.report.sweep import Sweep
-from posfuse.report.table import Column, Table, interval, p_value, table_of
+from posfuse.report.table import Column, Table, interval, p_value, t_interval, table_of
 from posfuse.statistics.comparisons import Criteria
 from posfuse.statistics.lengths import interactions, trends
 

@@ -13,7 +13,7 @@ from posfuse.report import formats, table
 from posfuse.report.figures import plot, style, svg
 from posfuse.report.sections.section import PAIRED, Section, drawing
 from posfuse.report.sweep import Sweep
-from posfuse.report.table import Column, Table, if_many, interval, p_value, table_of
+from posfuse.report.table import Column, Table, if_many, interval, p_value, t_interval, table_of
 from posfuse.statistics import paired as st
 from posfuse.statistics.comparisons import (
     EXPLORATORY,
@@ -31,10 +31,6 @@ N: Column = ("n", str, "n")
 
 def difference(metric: Metric, heading: str = "difference") -> Column:
     return heading, partial(table.with_spread, digits=metric.digits, sign="+"), "mean", "std"
-
-
-def t_interval(metric: Metric) -> Column:
-    return "95 % t", partial(interval, digits=metric.digits), "low", "high"
 
 
 def _adjusted_p(role: str, adjusted: float, alone: float) -> str:

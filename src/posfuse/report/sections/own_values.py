@@ -16,7 +16,7 @@ from posfuse.report.sections.differences import outside_family, to_baseline, ver
 from posfuse.report.sections.second_gains import second_tables
 from posfuse.report.sections.section import PAIRED, Section, drawing
 from posfuse.report.sweep import Sweep
-from posfuse.report.table import Row, Table, by_fusion, if_many, interval, over_seeds, table_of
+from posfuse.report.table import Row, Table, by_fusion, if_many, over_seeds, t_interval, table_of
 from posfuse.statistics.budget import budgets
 from posfuse.statistics.comparisons import Criteria
 from posfuse.statistics.own_best import KEYS, OwnBest, chosen_by, keys_of
@@ -91,10 +91,7 @@ def best_table(own_best: OwnBest, criteria: Criteria) -> Table:
         columns.append((heading, _value, f"baseline_{key}", f"baseline_{key}_edge"))
     at_paper = ""
     if "scale" in keys:
-        columns += [
-            ("at sqrt_d", metric.signed, "paper_mean"),
-            ("95 % t", partial(interval, digits=metric.digits), "paper_low", "paper_high"),
-        ]
+        columns += [("at sqrt_d", metric.signed, "paper_mean"), t_interval(metric, "paper_")]
         others = ", each at its best learning rate there" if len(keys) > 1 else ""
         at_paper = f"at sqrt_d: both operators at the paper's scale{others}. "
     chosen = chosen_by(best, criteria)
