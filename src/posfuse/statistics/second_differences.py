@@ -54,14 +54,14 @@ def second_differences(
     deltas (lists: of the first, of the second, and their difference); gain and {other}_gain (the
     means); the statistics of `judge` for the deltas, and the columns of `in_families`.
     """
-    keys = list(zip(*same, strict=True))
-    records = comparisons.to_dict("records")
+    keys, records = zip(*same, strict=True), comparisons.to_dict("records")
+    every = list(zip(keys, is_second, records, strict=True))
     seconds: dict[Any, dict[Any, Any]] = {}
-    for key, is_one, row in zip(keys, is_second, records, strict=True):
+    for key, is_one, row in every:
         if is_one:
             seconds.setdefault((key, row["attention"]), row)
     rows = []
-    for key, is_one, row in zip(keys, is_second, records, strict=True):
+    for key, is_one, row in every:
         second = seconds.get((key, row["attention"])) or seconds.get((key, ""))
         if is_one or second is None:
             continue
@@ -71,15 +71,10 @@ def second_differences(
         compared = compare_arms("first", "second", both, criteria, row["resolution"])
         if compared is None:
             continue
-        means = [float(np.mean(compared[name])) for name in ("scores", "baseline_scores")]
-        rows.append(
-            {
-                **{name: row[name] for name in COPIED},
-                other: f"{second['encoding']} {second['variant']}".strip(),
-                **dict(zip(("gain", f"{other}_gain"), means, strict=True)),
-                **compared,
-            }
-        )
+        means = {"gain": compared["scores"], f"{other}_gain": compared["baseline_scores"]}
+        own = {name: row[name] for name in COPIED} | compared
+        own[other] = f"{second['encoding']} {second['variant']}".strip()
+        rows.append(own | {name: float(np.mean(values)) for name, values in means.items()})
     columns = [*COPIED, other, "seeds", "scores", "baseline_scores", "deltas", "gain"]
     columns += [f"{other}_gain", *judge([0.0], criteria)]
     frame = pd.DataFrame(rows, columns=columns)
