@@ -18,18 +18,9 @@ from posfuse.data import corpora, sources, vocabulary
 from posfuse.data.corpora import files_digest
 from posfuse.data.sources import in_file
 from posfuse.data.token_store import open_store
+from small_corpora import labelled, write_splits
 
-ENDS = ("parquet", "csv", "jsonl")
 PARTS = 7  # documents of a part here
-
-
-def write(frame: pd.DataFrame, path) -> None:
-    if path.suffix == ".parquet":
-        frame.to_parquet(path)
-    elif path.suffix == ".csv":
-        frame.to_csv(path, index=False)
-    else:
-        frame.to_json(path, orient="records", lines=True)
 
 
 def documents(size: int, seed: int) -> pd.DataFrame:
@@ -46,11 +37,9 @@ def saved(array) -> int:
     return zlib.crc32(file.getvalue())
 
 
-@pytest.fixture(params=ENDS)
+@pytest.fixture(params=["parquet", "csv", "jsonl"])
 def folder(request, tmp_path):
-    for seed, (split, size) in enumerate((("train", 60), ("test", 24))):
-        write(documents(size, seed), tmp_path / f"{split}.{request.param}")
-    return tmp_path
+    return write_splits(tmp_path, end=request.param, train=documents(60, 0), test=documents(24, 1))
 
 
 @pytest.fixture(autouse=True)
@@ -60,8 +49,7 @@ def small_parts(monkeypatch):
 
 
 def test_the_store_is_bit_for_bit_what_the_plain_way_writes(folder) -> None:
-    frames = {split: documents(size, n) for n, (split, size) in
-              enumerate((("train", 60), ("test", 24)))}  # fmt: skip
+    frames = {"train": documents(60, 0), "test": documents(24, 1)}
     frames = {s: f.assign(group=f.index) for s, f in frames.items()}  # the row in the file
     frames = {s: f[f["text"].str.strip() != ""].reset_index(drop=True) for s, f in frames.items()}
     assert len(frames["train"]) < 60
@@ -112,7 +100,7 @@ def test_texts_come_in_parts_and_all_of_them(folder) -> None:
 def test_a_parquet_file_is_not_held_whole(tmp_path) -> None:
     draw = np.random.default_rng(0)  # random letters cannot be compressed to nothing
     texts = [draw.bytes(1_000).hex() for _ in range(8_000)]
-    write(pd.DataFrame({"text": texts, "label": 0}), tmp_path / "train.parquet")
+    write_splits(tmp_path, train=labelled(texts))
     before = most = pa.total_allocated_bytes()
     for _ in in_file(tmp_path / "train.parquet").read("text"):
         most = max(most, pa.total_allocated_bytes())

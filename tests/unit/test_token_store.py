@@ -2,6 +2,7 @@
 
 import errno
 from dataclasses import fields, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,8 @@ from posfuse.data.corpora import load
 from posfuse.data.sources import in_hub_form
 from posfuse.data.token_store import open_store, store_key
 from posfuse.errors import InputError
+from refusals import refusal
+from small_corpora import labelled, write_splits
 from small_runs import write_corpus
 
 
@@ -34,17 +37,11 @@ def contents(store) -> list[list[int]]:
     ]
 
 
-def test_holds_every_document_in_order(cfg, tmp_path, monkeypatch) -> None:
+def test_a_second_run_reads_the_store_and_not_the_corpus(cfg, tmp_path, monkeypatch) -> None:
     store = open_store(cfg, tmp_path / "cache")
-    texts = pd.read_parquet(f"{cfg.path}/train.parquet")["text"]
-    assert store.splits["train"].lengths.tolist() == texts.str.split().str.len().tolist()
-    assert store.label_names == ["0", "1", "2"]
     assert isinstance(store.splits["train"].ids.base, np.memmap)
     monkeypatch.setattr(token_store, "splits", lambda *_: pytest.fail("read the corpus again"))
-    again = open_store(cfg, tmp_path / "cache")
-    assert contents(again) == contents(store)
-    leftovers = [p for p in (tmp_path / "cache").iterdir() if p.suffix != ".lock"]
-    assert len(leftovers) == 1
+    assert contents(open_store(cfg, tmp_path / "cache")) == contents(store)
 
 
 @pytest.mark.parametrize("call", [1, 2, 4])  # while words are counted, and while they are encoded
@@ -72,39 +69,34 @@ def test_what_a_killed_process_left_is_removed(cfg, tmp_path) -> None:
 def test_taken_documents_are_those_at_the_places(cfg, tmp_path) -> None:
     part = open_store(cfg, tmp_path / "cache").splits["train"]
     taken = part.take(np.array([1, 4, 5]))
-    assert taken.lengths.tolist() == part.lengths[[1, 4, 5]].tolist()
-    assert taken.ids[taken.offsets[1] : taken.offsets[2]].tolist() == (
-        part.ids[part.offsets[4] : part.offsets[5]].tolist()
-    )
+    for found, i in zip(np.split(taken.ids, taken.offsets[1:-1]), (1, 4, 5), strict=True):
+        assert found.tolist() == part.ids[part.offsets[i] : part.offsets[i + 1]].tolist()
     assert taken.labels.tolist() == part.labels[[1, 4, 5]].tolist()
-    assert taken.groups.tolist() == [1, 4, 5]
+    assert taken.groups.tolist() == taken.rows.tolist() == [1, 4, 5]
     assert taken.ids.dtype == part.ids.dtype
 
 
-def overwritten(name, change):
-    return lambda folder: (folder / name).write_bytes(change((folder / name).read_bytes()))
-
-
-def removed(name):
-    return lambda folder: (folder / name).unlink()
-
-
-DAMAGES = {
-    "one bit of the ids": overwritten("train.ids.npy", lambda raw: raw[:-1] + bytes([raw[-1] ^ 1])),
-    "a bit of the words": overwritten("vocabulary.json", lambda raw: raw[:-9] + b"!" + raw[-8:]),
-    "cut offsets": overwritten("test.offsets.npy", lambda raw: raw[:-5]),
-    "no labels": removed("test.labels.npy"),
-    "cut meta.json": overwritten("meta.json", lambda raw: raw[:40]),
-    "no meta.json": removed("meta.json"),
-    "a list as meta.json": overwritten("meta.json", lambda _: b"[]"),
-    "a list of checksums": overwritten("meta.json", lambda _: b'{"checksums": []}'),
+DAMAGES = {  # the file, and its bytes afterwards; None: no file
+    "one bit of the ids": ("train.ids.npy", lambda raw: raw[:-1] + bytes([raw[-1] ^ 1])),
+    "a bit of the words": ("vocabulary.json", lambda raw: raw[:-9] + b"!" + raw[-8:]),
+    "cut offsets": ("test.offsets.npy", lambda raw: raw[:-5]),
+    "no labels": ("test.labels.npy", None),
+    "cut meta.json": ("meta.json", lambda raw: raw[:40]),
+    "no meta.json": ("meta.json", None),
+    "a list as meta.json": ("meta.json", lambda _: b"[]"),
+    "a list of checksums": ("meta.json", lambda _: b'{"checksums": []}'),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_store_is_built_again(cfg, tmp_path, caplog, damage) -> None:
     whole = contents(open_store(cfg, tmp_path / "cache"))
-    DAMAGES[damage](store_folder(tmp_path / "cache"))
+    name, changed = DAMAGES[damage]
+    file = store_folder(tmp_path / "cache") / name
+    raw = file.read_bytes()
+    file.unlink()
+    if changed is not None:
+        file.write_bytes(changed(raw))
     assert contents(open_store(cfg, tmp_path / "cache")) == whole
     assert "damaged" in caplog.text
     assert store_folder(tmp_path / "cache")  # the one folder: no half-built one beside it
@@ -133,25 +125,17 @@ def test_a_build_that_fails_leaves_no_store(cfg, tmp_path, monkeypatch, call, er
 
 
 def test_a_corpus_that_cannot_be_read_is_not_reported_as_a_bad_cache(cfg, tmp_path, monkeypatch):
-    class OfHub:
-        column_names = ("text", "label")
+    def fail(*_):
+        raise OSError(errno.EIO, "Input/output error")
 
-        def select_columns(self, columns):
-            raise OSError(errno.EIO, "Input/output error")
-
-    def of_files():
-        return {split: pd.read_csv(tmp_path / "lost.csv") for split in corpora.SPLITS}
-
-    def of_hub():
-        return dict.fromkeys(corpora.SPLITS, in_hub_form(OfHub(), "a/b (train)"))
-
+    part = SimpleNamespace(column_names=("text", "label"), select_columns=fail)
+    of_hub = dict.fromkeys(corpora.SPLITS, in_hub_form(part, "a/b (train)"))
     for read, message in (
-        (of_files, r"tiny: cannot be read \(.*No such file.*lost\.csv'\)"),
-        (of_hub, r"a/b \(train\): not readable \(Input/output error\)"),
+        (fail, "tiny: cannot be read ([Errno 5] Input/output error); correct this file"),
+        (lambda: of_hub, "a/b (train): not readable (Input/output error)"),
     ):
         monkeypatch.setattr(token_store, "load", lambda _, read=read: corpora.Corpus("1", read))
-        with pytest.raises(InputError, match=message):
-            open_store(cfg, tmp_path / "cache")
+        assert refusal(open_store, cfg, tmp_path / "cache").startswith(message)
 
 
 CHANGES = [
@@ -182,24 +166,13 @@ def test_the_key_follows_what_can_change_a_byte_and_nothing_else(cfg) -> None:
         assert is_same == (key in OTHER), (key, value)
 
 
-def test_the_key_follows_the_corpus(cfg, tmp_path) -> None:
-    other = replace(cfg, path=str(write_corpus(tmp_path / "other", seed=1)))
-    copy = replace(cfg, path=str(write_corpus(tmp_path / "copy")))
-    assert store_key(other, load(other)) != store_key(cfg, load(cfg))
-    assert store_key(copy, load(copy)) == store_key(cfg, load(cfg))
-
-
-def test_groups_of_a_composed_corpus_are_kept_and_other_documents_have_their_own(
-    cfg, tmp_path, monkeypatch
-) -> None:
-    texts = [f"{word} and more" for word in ("a", "b", "c", "d", "e", "f")]
-    frame = pd.DataFrame({"text": ["", *texts], "label": [0, 1, 0, 1, 0, 1, 0]})
-    composed = frame.assign(group=[9, 7, 7, 2, 2, 2, 7])
-    for six, groups in ((composed, [7, 7, 2, 2, 2, 7]), (frame, [1, 2, 3, 4, 5, 6])):
-        corpus = corpora.Corpus(f"{groups}", lambda of=six: dict.fromkeys(corpora.SPLITS, of))
-        monkeypatch.setattr(token_store, "load", lambda _, of=corpus: of)
-        store = open_store(replace(cfg, drop_empty=True), tmp_path / "cache")
-        assert store.splits["test"].groups.tolist() == groups
+def test_groups_of_a_composed_corpus_are_kept(cfg, tmp_path, monkeypatch) -> None:
+    """Other documents have their own: test_sources.py."""
+    frame = labelled(["", *"aabbcc"]).assign(group=[9, 7, 7, 2, 2, 2, 7])
+    corpus = corpora.Corpus("composed", lambda: dict.fromkeys(corpora.SPLITS, frame))
+    monkeypatch.setattr(token_store, "load", lambda _: corpus)
+    store = open_store(replace(cfg, drop_empty=True), tmp_path / "cache")
+    assert store.splits["test"].groups.tolist() == [7, 7, 2, 2, 2, 7]
 
 
 def test_a_column_group_of_ones_own_file_is_not_read(cfg, tmp_path) -> None:
@@ -209,12 +182,11 @@ def test_a_column_group_of_ones_own_file_is_not_read(cfg, tmp_path) -> None:
     assert groups.tolist() == list(range(len(groups)))
 
 
-@pytest.mark.parametrize("source", ["train", "all"])
-def test_the_vocabulary_is_counted_on_the_splits_asked_for(tmp_path, source: str) -> None:
-    for split in corpora.SPLITS:
-        frame = pd.DataFrame({"text": [f"common {split}"] * 4, "label": [0, 1, 0, 1]})
-        frame.to_parquet(tmp_path / f"{split}.parquet")
-    cfg = DataConfig("tiny", path=str(tmp_path), vocabulary=VocabularyConfig(source=source))
+def test_words_of_every_split_are_known_if_they_are_asked_for(tmp_path) -> None:
+    """Without, those of train: test_sources.py."""
+    frames = {split: labelled([f"common {split}"] * 4) for split in corpora.SPLITS}
+    own = VocabularyConfig(source="all")
+    cfg = DataConfig("tiny", path=str(write_splits(tmp_path, **frames)), vocabulary=own)
     store = open_store(cfg, tmp_path / "cache")
-    assert store.vocabulary_size == (4 if source == "train" else 6)
-    assert store.unknown_share["test"] == (0.5 if source == "train" else 0)
+    assert store.vocabulary_size == 2 + 1 + 3
+    assert store.unknown_share["test"] == 0
