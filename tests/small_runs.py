@@ -120,16 +120,3 @@ def interrupted(cfg, folder, step, name="SIGTERM", module=Classifier):
         with pytest.raises(signals.Interrupted) as stopped:
             train(cfg, folder)
     return str(stopped.value)
-
-
-def write_splits(folder: Path, end: str = "parquet", **frames: pd.DataFrame) -> Path:
-    """A file for each split, of its frame, as Parquet, CSV or lines of JSON."""
-    for split, frame in frames.items():
-        path = folder / f"{split}.{end}"
-        if end == "parquet":
-            frame.to_parquet(path)
-        elif end == "csv":
-            frame.to_csv(path, index=False)
-        else:
-            frame.to_json(path, orient="records", lines=True)
-    return folder
