@@ -2,6 +2,7 @@
 
 import sys
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -21,6 +22,17 @@ def articles() -> pd.DataFrame:
     return bbc.read_articles()
 
 
+def regime(name: str, split_seed: int = 0):
+    options = {"digest": {"articles": 3}, "lead_story": {"passages": 10, "words": 30}}.get(name, {})
+    sizes = {"sizes": [50, 10, 20]} if options else {}
+    return getattr(bbc, name)(split_seed=split_seed, **options, **sizes).read()
+
+
+@pytest.fixture(scope="module")
+def whole() -> dict[str, pd.DataFrame]:
+    return regime("article")
+
+
 def test_bbc_has_2125_different_articles_of_five_classes(articles: pd.DataFrame) -> None:
     """No two of them differ in white space alone, so no article lies in two splits. The code of
     the articles' package does not run."""
@@ -31,73 +43,49 @@ def test_bbc_has_2125_different_articles_of_five_classes(articles: pd.DataFrame)
     assert any("fee for Mutu, a £15.8m" in text for text in articles["text"])  # the Latin-1 file
 
 
-def regime(name: str, split_seed: int = 0):
-    small = {"sizes": [50, 10, 20]}
-    options = {"digest": {"articles": 3, **small},
-               "lead_story": {"passages": 10, "words": 30, **small}}  # fmt: skip
-    return getattr(bbc, name)(split_seed=split_seed, **options.get(name, {})).read()
+def test_articles_are_split_once_and_in_proportion(whole, articles: pd.DataFrame) -> None:
+    assert {s: len(f) for s, f in whole.items()} == {"train": 1488, "validation": 212, "test": 425}
+    found, expected = (
+        sorted(frame["text"].str.split().str.join(" "))
+        for frame in (pd.concat(whole.values()), articles)
+    )
+    assert found == expected
+    shares = articles["label"].value_counts(normalize=True)
+    for part in whole.values():
+        assert (part["label"].value_counts(normalize=True) - shares).abs().max() < 0.005
 
 
-@pytest.mark.parametrize("name", ["lead_paragraph", "article"])
-def test_bbc_articles_are_split_once_and_in_proportion(name: str, articles: pd.DataFrame) -> None:
-    frames = regime(name)
-    assert {s: len(f) for s, f in frames.items()} == {"train": 1488, "validation": 212, "test": 425}
-    texts = [text for part in frames.values() for text in part["text"]]
-    if name == "article":  # some lead paragraphs are alike
-        whole_articles = [" ".join(text.split()) for text in articles["text"]]
-        assert Counter(" ".join(text.split()) for text in texts) == Counter(whole_articles)
-    whole = articles["label"].value_counts(normalize=True)
-    for part in frames.values():
-        assert (part["label"].value_counts(normalize=True) - whole).abs().max() < 0.005
-
-
-def test_bbc_lead_paragraph_is_the_start_of_its_article() -> None:
-    short, long = regime("lead_paragraph"), regime("article")
+def test_a_lead_paragraph_is_the_start_of_its_article(whole) -> None:
+    leads = regime("lead_paragraph")
     for split in SPLITS:
-        pairs = zip(short[split]["text"], long[split]["text"], strict=True)
+        assert leads[split]["label"].equals(whole[split]["label"])
+        pairs = zip(leads[split]["text"], whole[split]["text"], strict=True)
         assert all(article.startswith(lead) for lead, article in pairs)
-    mean_words = short["train"]["text"].str.split().str.len().mean()
-    assert 20 < mean_words < 35
+    assert 20 < leads["train"]["text"].str.split().str.len().mean() < 35
 
 
 @pytest.mark.parametrize("name", ["lead_paragraph", "digest", "lead_story"])
-def test_bbc_splits_follow_from_split_seed_alone(name: str) -> None:
+def test_splits_follow_from_split_seed_alone(name: str) -> None:
     first, again, other = regime(name), regime(name), regime(name, split_seed=1)
     assert all(first[s].equals(again[s]) for s in SPLITS)
     assert not first["test"].equals(other["test"])
 
 
-def passages_of(text: str, starts: dict[str, tuple[int, str]]) -> list[tuple[int, str]]:
-    """Recover a story's passages as (class, split), reading it from the left."""
-    found, words, i = [], text.split(), 0
-    while i < len(words):
-        for size in range(min(30, len(words) - i), 0, -1):
-            key = " ".join(words[i : i + size])
-            if key in starts:
-                found.append(starts[key])
-                i += size
-                break
-        else:
-            raise AssertionError(f"no passage at {words[i : i + 5]}")
-    return found
-
-
-def test_lead_story_is_labelled_by_its_first_passage_and_balanced() -> None:
-    whole = regime("article")
+def test_lead_story_is_labelled_by_its_first_passage_and_balanced(whole) -> None:
+    """Every article has enough words for a passage of 30."""
     starts = {  # a few articles begin alike: those, of one class, may lie in two splits
         " ".join(text.split()[:30]): (label, split)
         for split in SPLITS
         for text, label in zip(whole[split]["text"], whole[split]["label"], strict=True)
     }
-    own = total = 0
+    origins = []
     for split, part in regime("lead_story").items():
         for text, label in zip(part["text"], part["label"], strict=True):
-            passages = passages_of(text, starts)
+            passages = [starts[" ".join(words)] for words in np.reshape(text.split(), (10, 30))]
             assert passages[0][0] == label
             assert Counter(c for c, _ in passages) == dict.fromkeys(range(5), 2)
-            own += sum(origin == split for _, origin in passages)
-            total += len(passages)
-    assert own / total > 0.98
+            origins += [origin == split for _, origin in passages]
+    assert np.mean(origins) > 0.98
 
 
 def test_the_series_of_lead_stories_varies_in_length_alone() -> None:
@@ -107,23 +95,18 @@ def test_the_series_of_lead_stories_varies_in_length_alone() -> None:
     words = [cfg.corpus["words"] for cfg in configs]
     assert words == [9, 18, 36]
     assert [cfg.max_len for cfg in configs] == [5 * n for n in words]
-    for name, value in (("name", ""), ("max_len", 0)):
-        for cfg in configs:
-            setattr(cfg, name, value)
-    for cfg in configs:
-        cfg.corpus |= {"words": 0}
-    assert configs[0] == configs[1] == configs[2]
+    rest = [replace(c, name="", max_len=0, corpus=c.corpus | {"words": 0}) for c in configs]
+    assert rest[0] == rest[1] == rest[2]
     options = {k: v for k, v in configs[0].corpus.items() if k != "_target_"}
-    short, *others = (
-        bbc.lead_story(**{**options, "words": n, "sizes": [60, 20, 30]}).read() for n in words
-    )
-    for split, n in zip(others, words[1:], strict=True):
-        for part in SPLITS:
-            assert split[part]["label"].tolist() == short[part]["label"].tolist()
-            for text, whole in zip(short[part]["text"], split[part]["text"], strict=True):
-                # Each article has enough words, so all passages are of equal length.
-                passages = np.array(whole.split()).reshape(5, n)
-                assert passages[:, : words[0]].flatten().tolist() == text.split()
+    options["sizes"] = [60, 20, 30]
+    short, *others = (bbc.lead_story(**options | {"words": n}).read() for n in words)
+    for found, n in zip(others, words[1:], strict=True):
+        for split in SPLITS:
+            assert found[split]["label"].equals(short[split]["label"])
+            # Each article has enough words, so all passages are of equal length.
+            passages = [np.array(text.split()).reshape(5, n) for text in found[split]["text"]]
+            starts = [" ".join(p[:, : words[0]].flatten()) for p in passages]
+            assert starts == short[split]["text"].tolist()
 
 
 FIVE = "must be at least 5 and a multiple of 5, the number of classes"
@@ -170,18 +153,17 @@ def test_stories_and_digests_that_begin_with_the_same_article_are_a_group() -> N
 
 def test_a_sample_of_a_composed_corpus_keeps_each_documents_group() -> None:
     corpus = bbc.lead_story(0, 5, 5, [50, 10, 40])
-    whole, sample = (splits(corpus, DataConfig("s", limit=n))[0]["test"] for n in (None, 20))
-    group_of = dict(zip(whole.texts(), whole.groups, strict=True))
+    every, sample = (splits(corpus, DataConfig("s", limit=n))[0]["test"] for n in (None, 20))
+    group_of = dict(zip(every.texts(), every.groups, strict=True))
     assert len(sample) == 20
     assert [group_of[text] for text in sample.texts()] == sample.groups.tolist()
 
 
-def test_digest_is_several_articles_of_its_class_from_its_own_split() -> None:
-    whole, digests = regime("article"), regime("digest")
-    for split in SPLITS:
-        part = digests[split]
+def test_digest_is_several_articles_of_its_class_from_its_own_split(whole) -> None:
+    for split, part in regime("digest").items():
         text, label = part["text"].iloc[0], part["label"].iloc[0]
         inside = [c for t, c in zip(whole[split]["text"], whole[split]["label"], strict=True)
                   if t in text]  # fmt: skip
         assert inside.count(label) >= 3
-        assert max(Counter(part["label"]).values()) - min(Counter(part["label"]).values()) <= 1
+        counts = part["label"].value_counts()
+        assert counts.max() - counts.min() <= 1

@@ -5,24 +5,15 @@ import pytest
 import torch
 
 from posfuse.data import causal_tasks
-from posfuse.data.token_store import TokenizedSplit
 from posfuse.data.windows import IGNORED, Answers, Windows
 from posfuse.errors import InputError
+from small_corpora import tokenized
 
-SIZES = [60, 20, 20]
 
-
-def frames(task, symbols=3, lengths=(3, 13), test_lengths=(25,)):
-    lengths = [max(lengths[0], 5), lengths[1]] if task == "associative_recall" else [*lengths]
+def frames(task, symbols=3, test_length=25):
+    lengths = [5 if task == "associative_recall" else 3, 13]
     make = getattr(causal_tasks, task)
-    return make(0, symbols, lengths, [*test_lengths], SIZES).read()
-
-
-def split_of(*documents):
-    offsets = np.cumsum([0, *map(len, documents)])
-    ids = np.array([i for document in documents for i in document], dtype=np.uint16)
-    numbers = np.arange(len(documents))
-    return TokenizedSplit(ids, offsets, numbers % 2, numbers, numbers)
+    return make(0, symbols, lengths, [test_length], sizes=[60, 20, 20]).read()
 
 
 @pytest.mark.parametrize("task", ["copy", "reverse"])
@@ -70,16 +61,16 @@ def test_bad_arguments_are_one_line():
     for task, options, message in (
         ("copy", {"symbols": 27}, r"data\.corpus\.symbols: must be between 2 and 26.*a to z"),
         ("associative_recall", {"symbols": 11}, "between 2 and 10, the symbols from 0 to 9"),
-        ("copy", {"test_lengths": (24,)}, r"copy have 3, 5, 7, \.\.\. symbols \(got 24\)"),
-        ("associative_recall", {"test_lengths": (27,)}, r"have 5, 9, 13, \.\.\. symbols"),
-        ("associative_recall", {"test_lengths": (109,)}, "26 letters, so at most 105 symbols"),
+        ("copy", {"test_length": 24}, r"copy have 3, 5, 7, \.\.\. symbols \(got 24\)"),
+        ("associative_recall", {"test_length": 27}, r"have 5, 9, 13, \.\.\. symbols"),
+        ("associative_recall", {"test_length": 109}, "26 letters, so at most 105 symbols"),
     ):
         with pytest.raises(InputError, match=message):
             frames(task, **options)
 
 
 def test_windows_by_hand():
-    split = split_of([2, 3, 4], [5, 6, 7, 8, 9, 10, 11])  # documents follow each other
+    split = tokenized([2, 3, 4], [5, 6, 7, 8, 9, 10, 11])  # documents follow each other
     windows = Windows(split, 3)
     assert len(windows) == 3
     batch = windows[np.array([0, 2])]
@@ -90,7 +81,7 @@ def test_windows_by_hand():
 
 
 def test_each_target_of_overlapping_windows_counts_once_and_sees_enough():
-    split = split_of(list(range(2, 20)))
+    split = tokenized(list(range(2, 20)))
     windows = Windows(split, 6, stride=2)
     batch = windows[np.arange(len(windows))]
     counted = batch.labels[batch.labels != IGNORED].tolist()
@@ -101,19 +92,19 @@ def test_each_target_of_overlapping_windows_counts_once_and_sees_enough():
 
 
 def test_a_text_shorter_than_a_window_is_refused():
-    assert len(Windows(split_of([2, 3, 4, 5]), 3)) == 1
+    assert len(Windows(tokenized([2, 3, 4, 5]), 3)) == 1
     with pytest.raises(ValueError, match="4 tokens"):
-        Windows(split_of([2, 3, 4, 5]), 4)
+        Windows(tokenized([2, 3, 4, 5]), 4)
 
 
 def test_targets_after_the_bar_by_hand():
     bar, n = 9, IGNORED
-    answers = Answers(split_of([2, 3, bar, 2, 3], [4, bar, 4]), 5, bar)
+    answers = Answers(tokenized([2, 3, bar, 2, 3], [4, bar, 4]), 5, bar)
     batch = answers[np.array([0, 1])]
     assert batch.ids.tolist() == [[2, 3, bar, 2], [4, bar, 4, 0]]
     assert batch.labels.tolist() == [[n, n, 2, 3], [n, 4, n, n]]
     assert batch.lengths.tolist() == [4, 2]
-    pairs = Answers(split_of([2, 3, 4, 5, bar, 4, 5, 2, 3]), 9, bar, every=2)
+    pairs = Answers(tokenized([2, 3, 4, 5, bar, 4, 5, 2, 3]), 9, bar, every=2)
     batch = pairs[np.array([0])]
     assert batch.labels.tolist() == [[n, n, n, n, n, 5, n, 3]]
     assert batch.labels.dtype == torch.int64

@@ -1,6 +1,7 @@
 """The tasks on strings: their labels, that nothing else tells the label, and their splits."""
 
 import inspect
+import re
 from collections import Counter
 from itertools import pairwise, product
 
@@ -9,7 +10,6 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from posfuse.config import CONF_DIR
 from posfuse.data import tasks
 from posfuse.data.corpora import SPLITS, load
 from posfuse.data.splits import splits
@@ -57,14 +57,13 @@ def slow_label(name: str, symbols: list[str]) -> str:
         changes = sum("".join(pair) in ("ab", "ba") for pair in pairwise(symbols))
         return "odd" if changes % 2 else "even"
     if name in EVEN:
-        fitting = []
+        fitting = ""  # remains so for a string that is not of the task
         for guess in "ab":
             whole = "".join(symbols).replace("?", guess)
             first, second = whole[: len(whole) // 2], whole[len(whole) // 2 :]
             if second == (first if name == "missing_duplicate" else first[::-1]):
-                fitting.append(guess)
-        (label,) = fitting
-        return label
+                fitting += guess
+        return fitting
     if name == "indirect_index":
         before = list("".join(symbols).partition("x")[0])
         for _ in range(int(symbols[0])):
@@ -82,14 +81,11 @@ def slow_label(name: str, symbols: list[str]) -> str:
     [
         ("even_pairs", "aabbba", "even"),  # the examples of the authors' code: 0 is a, 1 is b
         ("even_pairs", "abababb", "odd"),
-        ("even_pairs", "abaabaa", "even"),
         ("missing_duplicate", "abbaa?ba", "b"),
         ("missing_palindrome", "?bbb", "b"),
         ("cycle_navigation", "+-0--", "3"),
-        ("cycle_navigation", "+++-", "2"),
         ("parity", "abbab", "odd"),
         ("indirect_index", "2badxc", "a"),
-        ("indirect_index", "1ax", "a"),
     ],
 )
 def test_the_slow_labels_are_those_worked_by_hand(name: str, text: str, label: str) -> None:
@@ -109,28 +105,20 @@ def every(name: str, length: int, symbols: int = 4) -> dict[str, set[str]]:
     """All strings of a task with this length, by their label; of indirect_index, those of so many
     letters and digits."""
     letters = "abcd"[:symbols]
-    indirect = f"{letters}x{'1234'[:symbols]}"
-    alphabet = {"cycle_navigation": "-0+", "indirect_index": indirect}.get(name, "ab?")
-    if name in ("parity", "even_pairs"):
-        alphabet = "ab"
+    alphabets = dict.fromkeys(EVEN, "ab?") | dict.fromkeys(("parity", "even_pairs"), "ab")
+    alphabets |= {"cycle_navigation": "-0+", "indirect_index": f"{letters}x{'1234'[:symbols]}"}
     found: dict[str, set[str]] = {}
-    for drawn in product(alphabet, repeat=length):
+    for drawn in product(alphabets[name], repeat=length):
         text = "".join(drawn)
-        if name in EVEN:
-            n = length // 2
-            if text.count("?") != 1:
-                continue
-            second = text[n:] if name == "missing_duplicate" else text[n:][::-1]
-            if any(a != b and "?" not in (a, b) for a, b in zip(text[:n], second, strict=True)):
-                continue
+        if name in EVEN and text.count("?") != 1:
+            continue
         if name == "indirect_index":
             counts = [text.count(letter) for letter in letters]
-            is_form = text[0].isdigit() and not any(s.isdigit() for s in text[1:])
-            if not is_form or text.count("x") != 1 or max(counts) - min(counts) > 1:
+            form = re.fullmatch(r"(\d)([a-d]+)x[a-d]*", text)
+            if not form or len(form[2]) < int(form[1]) or max(counts) - min(counts) > 1:
                 continue
-            if text.index("x") <= int(text[0]):
-                continue
-        found.setdefault(slow_label(name, list(text)), set()).add(text)
+        if label := slow_label(name, list(drawn)):
+            found.setdefault(label, set()).add(text)
     return found
 
 
@@ -226,35 +214,17 @@ def test_strings_follow_from_the_arguments(name: str) -> None:
 # What counts of symbols tell
 
 
-def linear(name: str, features, **options) -> float:
-    """Test accuracy of logistic regression on features of the symbols."""
-    found = frames(name, sizes=[8000, 60, 4000], **options)
-    x = {split: np.array([features(text.split()) for text in found[split]["text"]])
-         for split in ("train", "test")}  # fmt: skip
-    model = LogisticRegression(max_iter=1000).fit(x["train"], found["train"]["label"])
-    return float(model.score(x["test"], found["test"]["label"]))
-
-
-def counts(symbols: list[str]) -> list[int]:
-    return [symbols.count(s) for s in "ab?cdx1234-0+"]
-
-
-LINEAR = {
-    "missing_duplicate": 0.5, "missing_palindrome": 0.5, "indirect_index": 0.25, "even_pairs": 0.5,
-    "parity": 0.5,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", LINEAR)
+@pytest.mark.parametrize("name", sorted(SHORTEST.keys() - {"cycle_navigation"}))
 def test_a_linear_function_of_counts_is_at_chance(name: str) -> None:
     """Three standard errors of 4,000 documents are 0.024."""
-    assert linear(name, counts) == pytest.approx(LINEAR[name], abs=0.03)
-
-
-def drawn(name: str, length: int, label: int) -> np.ndarray:
-    """10,000 strings of a class, (10000, length)."""
-    labels = np.full(10_000, label)
-    return rule_of(name).draw(np.random.default_rng(length), labels, length)
+    found = frames(name, sizes=[8000, 60, 4000])
+    counts = {
+        split: [[text.count(symbol) for symbol in "ab?cdx1234"] for text in frame["text"]]
+        for split, frame in found.items()
+    }
+    model = LogisticRegression(max_iter=1000).fit(counts["train"], found["train"]["label"])
+    chance = 1 / len(corpus(name).label_names)
+    assert model.score(counts["test"], found["test"]["label"]) == pytest.approx(chance, abs=0.03)
 
 
 @pytest.mark.parametrize("name", EVEN)
@@ -262,7 +232,8 @@ def test_every_visible_place_shows_the_missing_symbol_in_half_of_the_strings(nam
     """At every length; four standard errors of 10,000 strings are 0.02."""
     for length in (4, 6, 10, 38, 40, 80):
         for label, letter in enumerate("ab"):
-            found = drawn(name, length, label)
+            labels = np.full(10_000, label)
+            found = rule_of(name).draw(np.random.default_rng(length), labels, length)
             visible = (found != ord("?")).sum(axis=0)
             shares = (found == ord(letter)).sum(axis=0) / visible
             assert shares == pytest.approx([0.5] * length, abs=0.025)
@@ -270,24 +241,25 @@ def test_every_visible_place_shows_the_missing_symbol_in_half_of_the_strings(nam
 
 # Arguments that are refused
 
-BAD = [
-    ("parity", {"lengths": [40, 1]}, "corpus.lengths", "with 1 <= min <= max and a length of par"),
-    ("parity", {"lengths": [0, 9]}, "corpus.lengths", "which are 1, 2, 3, ... (got [0, 9])"),
-    ("parity", {"lengths": [9]}, "corpus.lengths", "must be [min, max] with 1 <= min <= max"),
-    ("missing_duplicate", {"lengths": [7, 7]}, "corpus.lengths", "which are 4, 6, 8"),
-    ("indirect_index", {"farthest": 7}, "corpus.lengths", "9 <= min <= max"),
-    ("indirect_index", {"symbols": 9}, "corpus.lengths", "11 <= min <= max"),
-    ("indirect_index", {"symbols": 24}, "corpus.symbols", "must be between 2 and 23"),
-    ("indirect_index", {"farthest": 0}, "corpus.farthest", "must be a digit from 1 to 9 (got 0)"),
-    ("parity", {"sizes": [9, 1, 9]}, "corpus.sizes", "three numbers of at least 2"),
-    ("cycle_navigation", {"sizes": [9, 9, 4]}, "corpus.sizes", "three numbers of at least 5"),
-    ("parity", {"test_lengths": [40, 0]}, "test_lengths", "have 1, 2, 3, ... symbols (got 0)"),
-    ("missing_duplicate", {"test_lengths": [81]}, "test_lengths", "have 4, 6, 8, ... symbols (got"),
-    ("indirect_index", {"test_lengths": [5]}, "test_lengths", "have 6, 7, 8, ... symbols (got 5)"),
-]
 
-
-@pytest.mark.parametrize(("name", "options", "key", "expected"), BAD)
+@pytest.mark.parametrize(
+    ("name", "options", "key", "expected"),
+    [
+        ("parity", {"lengths": [40, 1]}, "corpus.lengths", "with 1 <= min <= max and a length"),
+        ("parity", {"lengths": [0, 9]}, "corpus.lengths", "which are 1, 2, 3, ... (got [0, 9])"),
+        ("parity", {"lengths": [9]}, "corpus.lengths", "must be [min, max] with 1 <= min <= max"),
+        ("missing_duplicate", {"lengths": [7, 7]}, "corpus.lengths", "which are 4, 6, 8"),
+        ("indirect_index", {"farthest": 7}, "corpus.lengths", "9 <= min <= max"),
+        ("indirect_index", {"symbols": 9}, "corpus.lengths", "11 <= min <= max"),
+        ("indirect_index", {"symbols": 24}, "corpus.symbols", "must be between 2 and 23"),
+        ("indirect_index", {"farthest": 0}, "corpus.farthest", "a digit from 1 to 9 (got 0)"),
+        ("parity", {"sizes": [9, 1, 9]}, "corpus.sizes", "three numbers of at least 2"),
+        ("cycle_navigation", {"sizes": [9, 9, 4]}, "corpus.sizes", "three numbers of at least 5"),
+        ("parity", {"test_lengths": [40, 0]}, "test_lengths", "have 1, 2, 3, ... symbols (got 0)"),
+        ("missing_duplicate", {"test_lengths": [81]}, "test_lengths", "have 4, 6, 8, ... symbols"),
+        ("indirect_index", {"test_lengths": [5]}, "test_lengths", "have 6, 7, 8, ... symbols"),
+    ],
+)
 def test_impossible_arguments_are_refused_before_anything_is_drawn(name, options, key, expected):
     message = refusal(corpus, name, **options)
     assert message.startswith(f"data.{key}: ")
@@ -297,14 +269,13 @@ def test_impossible_arguments_are_refused_before_anything_is_drawn(name, options
 # The configured corpora
 
 
-def test_every_task_is_tested_here_and_has_its_file() -> None:
+def test_every_task_is_tested_here() -> None:
     public = {
         name
         for name, f in vars(tasks).items()
         if inspect.isfunction(f) and f.__module__ == tasks.__name__ and name[0] != "_"
     }
     assert public == set(SHORTEST)
-    assert {name for name in public if (CONF_DIR / "data" / f"{name}.yaml").exists()} == public
 
 
 @pytest.mark.parametrize("name", SHORTEST)
