@@ -12,6 +12,7 @@ from posfuse.runs import records
 from posfuse.train import train
 from posfuse.training.build import build_data, build_module
 from posfuse.training.classifier import balanced_weights
+from small_corpora import labelled, write_splits
 from small_runs import small_config
 
 LABELS = np.array([0] * 30 + [1] * 8 + [3] * 2)  # no document of class 2
@@ -28,13 +29,11 @@ def test_weights_are_those_of_scikit_learn():
 @pytest.fixture(scope="module")
 def unbalanced(tmp_path_factory):
     """Texts whose words are noise, 5 of 6 documents of one class."""
-    folder, draw = tmp_path_factory.mktemp("unbalanced") / "corpus", np.random.default_rng(0)
-    folder.mkdir()
+    draw, frames = np.random.default_rng(0), {}
     for split, size in {"train": 60, "validation": 24, "test": 24}.items():
-        labels = np.resize([0, 0, 1, 0, 0, 0], size)
-        texts = [" ".join(f"w{word}" for word in draw.integers(9, size=6)) for _ in labels]
-        pd.DataFrame({"text": texts, "label": labels}).to_parquet(folder / f"{split}.parquet")
-    return folder
+        texts = [" ".join(f"w{word}" for word in draw.integers(9, size=6)) for _ in range(size)]
+        frames[split] = labelled(texts, np.resize([0, 0, 1, 0, 0, 0], size))
+    return write_splits(tmp_path_factory.mktemp("unbalanced"), **frames)
 
 
 def test_the_loss_is_weighted(unbalanced, tmp_path, monkeypatch):

@@ -6,11 +6,10 @@ import pytest
 import torch
 
 from posfuse.runs import records
-from posfuse.runs.checks import checked
 from posfuse.train import train
 from posfuse.training.classifier import Classifier
 from posfuse.training.trained import load_run
-from small_runs import SMALL, composed, small_config
+from small_runs import small_config
 
 CUT = ["data.max_len=6", "fusion=concat", "trainer.max_epochs=2"]
 LONGER = [*CUT, "data.test_lengths=[9,12]"]
@@ -93,17 +92,3 @@ def test_a_run_that_stops_in_a_later_test_resumes_to_the_same_numbers(
     assert f"{record['test']['accuracy']:.4f}, {', '.join(accuracies)}, best epoch" in caplog.text
     frames = [pd.read_parquet(folder / records.BY_LENGTH) for folder in (longer[0], tmp_path)]
     pd.testing.assert_frame_equal(*frames, check_exact=True)
-
-
-def test_a_task_is_tested_at_its_lengths(tmp_path):
-    task = ["experiment=positions", "data=even_pairs", "data.corpus.sizes=[640,20,30]"]
-    task += [f"cache_dir={tmp_path}"]
-    record = train(checked(composed(*task, *SMALL, "trainer.max_epochs=1")), tmp_path / "run")
-    lengths = [40, 80, 160]
-    assert {int(n): m["documents"] for n, m in record["lengths"].items()} == (
-        dict.fromkeys(lengths, 30)
-    )
-    assert (record["sweep_id"], record["evaluations"]) == ("positions", 5)
-    found = pd.read_parquet(tmp_path / "run" / records.BY_LENGTH)
-    assert (found["length"] == found["test_length"]).all()
-    assert record["settings"]["data.test_lengths"] == lengths

@@ -1,7 +1,6 @@
 """Runs with pretrain=masked: what they share, what they record, and how they resume."""
 
 import os
-import shutil
 import signal
 from types import SimpleNamespace
 
@@ -11,7 +10,7 @@ import torch
 from filelock import FileLock
 
 from posfuse.data import locks
-from posfuse.errors import Diverged, InputError, OutOfMemory
+from posfuse.errors import Diverged, OutOfMemory
 from posfuse.process import signals
 from posfuse.runs import records
 from posfuse.train import train
@@ -20,7 +19,8 @@ from posfuse.training import run as run_module
 from posfuse.training.checkpoints import read_checkpoint
 from posfuse.training.masked_pretraining import MaskedTokens
 from refusals import refusal
-from small_runs import interrupted, small_config
+from small_corpora import labelled, write_splits
+from small_runs import interrupted, small_config, write_corpus
 
 MASKED = [
     "pretrain=masked", "pretrain.max_epochs=3", "pretrain.batch_size=16", "pretrain.lr=0.01",
@@ -32,8 +32,7 @@ def config(corpus, cache, *more):
     return small_config(corpus, *MASKED, f"cache_dir={cache}", *more)
 
 
-def folder_of(cfg):
-    return run_module.pretrain(cfg)
+folder_of = run_module.pretrain
 
 
 @pytest.fixture(scope="module")
@@ -57,31 +56,30 @@ def test_the_record_has_loss_and_cost(first):
     assert found.keys() == {"fingerprint", "loss", "accuracy", "epochs", "seconds"}
     assert found["fingerprint"] == folder_of(cfg).name
     losses = pd.read_csv(folder_of(cfg) / records.HISTORY)["train_loss"].tolist()
-    assert (len(losses), losses[-1] < losses[0]) == (3, True)
+    assert len(losses) == 3
+    assert losses[-1] < losses[0]
     assert found["seconds"] > 0
-    history = records.read_json(folder_of(cfg) / records.RESULT)
-    assert found["loss"] == history["loss"]
+    assert found["loss"] == records.read_json(folder_of(cfg) / records.RESULT)["loss"]
     assert record["settings"]["pretrain.name"] == "masked"
 
 
 def test_a_run_starts_from_the_pretrained_values(first, corpus, tmp_path, monkeypatch):
-    cfg, _, _ = first
-    started = {}
+    cfg, *_ = first
+    starts = []
 
     def look(self):
-        started.update({k: v.clone() for k, v in self.state_dict().items()})
+        starts.append({k: v.clone() for k, v in self.state_dict().items()})
 
     monkeypatch.setattr("posfuse.training.classifier.Classifier.on_train_start", look)
     train(cfg, tmp_path / "again")
-    weights = best(folder_of(cfg))
-    shared = [name for name in weights if not name.startswith("model.head.")]
-    assert all(torch.equal(started[name], weights[name]) for name in shared)
-    heads = [k for k in started if k.startswith("model.head.")]
-    pretrained_heads = {k: started[k].clone() for k in heads}
-    started.clear()
     train(small_config(corpus, "trainer.max_epochs=2"), tmp_path / "scratch")
-    assert all(torch.equal(started[k], pretrained_heads[k]) for k in heads)
-    assert not torch.equal(started["model.embedding.weight"], weights["model.embedding.weight"])
+    start, scratch = starts
+    for name, weights in best(folder_of(cfg)).items():
+        if not name.startswith("model.head."):
+            assert torch.equal(start[name], weights), name
+    heads = [name for name in start if name.startswith("model.head.")]
+    assert all(torch.equal(start[name], scratch[name]) for name in heads)
+    assert not torch.equal(start["model.embedding.weight"], scratch["model.embedding.weight"])
 
 
 def test_runs_that_differ_in_their_own_training_share_it(first, corpus, tmp_path, monkeypatch):
@@ -140,14 +138,11 @@ def test_the_advice_names_the_keys_of_pretraining(corpus, tmp_path):
         raise MemoryError
 
 
-def test_validation_documents_without_known_words_are_one_line(corpus, tmp_path):
-    for path in corpus.glob("*.parquet"):
-        shutil.copy(path, tmp_path)
-    labels = pd.read_parquet(corpus / "test.parquet")["label"].unique()
-    unknown = pd.DataFrame({"text": ["zzzz"] * len(labels), "label": labels})
-    unknown.to_parquet(tmp_path / "validation.parquet")
-    with pytest.raises(InputError, match="the validation documents have no known word"):
-        folder_of(config(tmp_path, tmp_path / "cache"))
+def test_validation_documents_without_known_words_are_one_line(tmp_path):
+    unknown = labelled(["zzzz"] * 3, [0, 1, 2])
+    root = write_splits(write_corpus(tmp_path / "corpus"), validation=unknown)
+    message = refusal(folder_of, config(root, tmp_path / "cache"))
+    assert "the validation documents have no known word" in message
 
 
 def test_a_run_that_waits_for_pretraining_heeds_signals(first, monkeypatch):
@@ -178,11 +173,12 @@ def test_a_wrong_second_phase_is_refused_before_the_first(
     assert refusal(train, cfg, tmp_path / "run").startswith(message)
 
 
-@pytest.mark.parametrize("damage", ["weights", "result"])
-def test_a_damaged_result_is_made_again(first, corpus, tmp_path, damage):
+def test_a_damaged_result_is_made_again(corpus, tmp_path):
     cfg = config(corpus, tmp_path / "cache")
     folder = folder_of(cfg)
     before = best(folder)
-    path = folder / (records.BEST if damage == "weights" else records.RESULT)
-    path.write_bytes(path.read_bytes()[:-1] + b"?")
-    assert same(best(folder_of(cfg)), before)
+    for name in (records.BEST, records.RESULT):
+        path = folder / name
+        path.write_bytes(path.read_bytes()[:-1] + b"?")
+        assert same(best(folder_of(cfg)), before)
+        assert not path.read_bytes().endswith(b"?")

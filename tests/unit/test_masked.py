@@ -14,12 +14,10 @@ from small_runs import composed
 
 UNKNOWN, WORDS = 1, 50
 LENGTHS = torch.tensor([40, 7, 1])
-
-
-def documents(length=40):
-    ids = torch.randint(2, WORDS, (3, length), generator=torch.Generator().manual_seed(0))
-    ids[0, 5] = UNKNOWN
-    return ids.masked_fill(torch.arange(length) >= LENGTHS[:, None], 0)
+VALID = torch.arange(40) < LENGTHS[:, None]
+IDS = torch.randint(2, WORDS, (3, 40), generator=torch.Generator().manual_seed(0)) * VALID
+IDS[0, 5] = UNKNOWN
+BATCH = Batch(IDS, torch.zeros(3), LENGTHS, torch.arange(3), 48)
 
 
 def test_the_masked_share_and_its_three_kinds():
@@ -41,14 +39,12 @@ def test_the_masked_share_and_its_three_kinds():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_padding_and_unknown_words_are_never_masked(seed):
-    ids = documents()
-    read, masked = mask(ids, LENGTHS, 0.15, WORDS, UNKNOWN, seed)
-    valid = torch.arange(40) < LENGTHS[:, None]
-    assert not masked[~valid].any()
+    read, masked = mask(IDS, LENGTHS, 0.15, WORDS, UNKNOWN, seed)
+    assert not masked[~VALID].any()
     assert not masked[0, 5]
-    assert torch.equal(read[~valid], ids[~valid])
+    assert torch.equal(read[~VALID], IDS[~VALID])
     assert masked.any(1).all()  # one token of every document at least, also of the third
-    again = mask(ids, LENGTHS, 0.15, WORDS, UNKNOWN, seed)
+    again = mask(IDS, LENGTHS, 0.15, WORDS, UNKNOWN, seed)
     assert torch.equal(again[0], read)
     assert torch.equal(again[1], masked)
 
@@ -88,22 +84,20 @@ def test_the_loss_is_that_of_the_masked_tokens_of_a_whole_forward_pass():
     cfg = first_phase(config("fusion=concat", "model.dropout=0.0"))
     model = masked_model(cfg)
     module = MaskedTokens(model, cfg.optim, 3, 0.3).eval()
-    batch = Batch(documents(), torch.zeros(3), LENGTHS, torch.arange(3), 48)
-    read, masked = module.hide(batch, "training", 0)
+    read, masked = module.hide(BATCH, "training", 0)
     logits = model.head(model.encode(read, LENGTHS))  # of every token
-    expected = F.cross_entropy(logits[masked], batch.ids[masked])
-    found = F.cross_entropy(model(read, LENGTHS, masked), batch.ids[masked])
+    expected = F.cross_entropy(logits[masked], IDS[masked])
+    found = F.cross_entropy(model(read, LENGTHS, masked), IDS[masked])
     assert float(found.detach()) == pytest.approx(float(expected.detach()), abs=1e-6)
 
 
 def test_masks_depend_on_seed_and_step_alone():
-    batch = Batch(documents(), torch.zeros(3), LENGTHS, torch.arange(3), 48)
     found = []
     for fusion in ("add", "gate_mlp"):
         cfg = first_phase(config(f"fusion={fusion}"))
         module = MaskedTokens(masked_model(cfg), cfg.optim, 3, 0.15)
         torch.rand(7)  # the global generator takes no part
-        found.append([module.hide(batch, "training", step)[0] for step in (0, 1)])
+        found.append([module.hide(BATCH, "training", step)[0] for step in (0, 1)])
     assert torch.equal(found[0][0], found[1][0])
     assert not torch.equal(found[0][0], found[0][1])
 
