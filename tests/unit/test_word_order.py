@@ -9,7 +9,6 @@ import torch
 from posfuse.data.batching import ResidentDocuments
 from posfuse.evidence.collect import collect
 from posfuse.runs import identity
-from posfuse.runs.identity import LATER_KEYS
 from posfuse.study import stages
 from posfuse.study.spec import Study
 from posfuse.training.build import build_data
@@ -53,13 +52,13 @@ def test_a_device_has_the_same_order(corpus) -> None:
     assert torch.equal(resident[members].ids[:, :width], documents[members].ids)
 
 
-def test_only_a_shuffled_run_has_the_key(corpus) -> None:
-    plain, found = small_config(corpus), small_config(corpus, *SHUFFLED)
-    assert LATER_KEYS["data.word_order"] == plain.data.word_order == "original"
-    assert "data.word_order" not in identity.settings(plain)
-    assert identity.settings(found)["data.word_order"] == "shuffled"
-    pretrained = [first_phase(c) for c in (found, replace(found, data=plain.data))]
-    assert identity.fingerprint(pretrained[0]) != identity.fingerprint(pretrained[1])
+def test_the_order_identifies_a_run_and_its_first_phase(corpus) -> None:
+    cfg = small_config(corpus, *SHUFFLED)
+    plain = replace(cfg, data=replace(cfg.data, word_order="original"))
+    assert identity.settings(cfg)["data.word_order"] == "shuffled"
+    assert "data.word_order" not in identity.settings(plain)  # as in earlier records
+    first, other = (identity.fingerprint(first_phase(each)) for each in (cfg, plain))
+    assert first != other
 
 
 def test_a_report_and_a_study_keep_both_apart(corpus, tmp_path) -> None:
