@@ -9,7 +9,7 @@ from posfuse.config import DataConfig, SplitsConfig
 from posfuse.data import corpora
 from posfuse.data.corpora import SPLITS, hub
 from posfuse.data.splits import splits
-from posfuse.errors import HubUnreachable
+from posfuse.errors import HubUnreachable, InputError
 from refusals import refusal
 from small_corpora import labelled
 
@@ -21,18 +21,19 @@ def nothing_loaded():
     corpora._from_hub.cache_clear()
 
 
-def test_outside_a_sweep_each_call_asks_the_hub_again(monkeypatch) -> None:
-    calls = []
+def test_each_call_asks_the_hub_and_names_what_it_answers(monkeypatch) -> None:
+    down = ConnectionError("Couldn't reach the hub")
+    errors = [down, down, FileNotFoundError("no such corpus")]
+    answers = iter(errors)
 
-    def load_dataset(*arguments, **options):
-        calls.append(arguments)
-        raise ConnectionError("Couldn't reach the hub")
+    def load_dataset(*_, **__):
+        raise next(answers)
 
     monkeypatch.setattr("datasets.load_dataset", load_dataset)
-    for _ in range(2):
-        with pytest.raises(HubUnreachable, match=r"cannot load 'a/b' .* \(Couldn't reach the hub"):
+    for error, kind in zip(errors, (HubUnreachable, HubUnreachable, InputError), strict=True):
+        with pytest.raises(kind, match=rf"cannot load 'a/b' .* \({error}") as refused:
             hub("a/b")
-    assert len(calls) == 2
+        assert refused.type is kind
 
 
 def test_a_lack_of_memory_is_not_reported_as_an_unreachable_hub(monkeypatch) -> None:
