@@ -13,17 +13,24 @@ from posfuse.runs import records
 from posfuse.tracking import places, projection, upload
 from posfuse.tracking.places import PLACES
 
-EPOCHS = 3  # of a run with 60 documents in batches of 16, which is 4 steps an epoch
+EPOCHS = 4  # of a small run with 60 documents in batches of 16, which is 4 steps an epoch
 KEY = "0123456789abcdef" * 2 + "plantedk"
-ALL_STEPS = [4, 8, 12, 13]  # of W&B's rows: one per epoch, and the charts
+ALL_STEPS = [4, 8, 12, 16, 17]  # of W&B's rows: one per epoch, and the charts
+
+
+@contextmanager
+def restarted():
+    """W&B reads its variables once, so its process is ended before and afterwards."""
+    wandb.teardown()
+    try:
+        yield
+    finally:
+        wandb.teardown()
 
 
 @contextmanager
 def in_use(fake, home, user=""):
-    """Have W&B of this process use the server, with a key and an empty home directory.
-
-    W&B reads its variables once, so its process is ended before and afterwards.
-    """
+    """Have W&B of this process use the server, with a key and an empty home directory."""
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith("WANDB_")]:
             patch.delenv(name)
@@ -38,11 +45,8 @@ def in_use(fake, home, user=""):
             patch.setenv(name, "")
             patch.delenv(name)
         patch.setattr(places, "_set", {})
-        wandb.teardown()
-        try:
+        with restarted():
             yield
-        finally:
-            wandb.teardown()
 
 
 def environment(**more):
@@ -72,7 +76,7 @@ def check_held(fake, run, run_id):
     there, record = fake.runs[run_id], run.record
     assert there.exit_code == 0
     assert [row["_step"] for row in there.history] == ALL_STEPS
-    assert [row["trainer/global_step"] for row in there.history] == [4, 8, 12, 12]
+    assert [row["trainer/global_step"] for row in there.history] == [4, 8, 12, 16, 16]
     history = pd.read_csv(run.folder / records.HISTORY, float_precision="round_trip")
     for column in ("train_loss", "val_loss", "val_accuracy", "val_macro_f1"):
         logged = [row[column.replace("_", "/", 1)] for row in there.history[:-1]]

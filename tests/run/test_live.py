@@ -2,6 +2,7 @@
 
 import os
 import platform
+from dataclasses import replace
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
@@ -10,8 +11,7 @@ import wandb
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 
-from fake_wandb import ENTITY, serve
-from posfuse.errors import InputError
+from fake_wandb import ENTITY
 from posfuse.process import signals
 from posfuse.process.commit import commit
 from posfuse.runs import identity, records
@@ -20,9 +20,11 @@ from posfuse.tracking import projection
 from posfuse.tracking.live import Live, is_of_agent, start_run, track
 from posfuse.tracking.projection import STEP, Cell
 from posfuse.train import train
+from refusals import refusal
 from small_runs import REFERENCE, small_config
-from uploads import in_use
+from uploads import restarted
 
+pytestmark = pytest.mark.usefixtures("running")
 CELL = Cell("tiny", "sinusoidal", "", "accuracy")
 END = [("preempting",), ("finish", signals.EXIT_STATUS)]
 
@@ -56,13 +58,6 @@ class Run:
 
 def rows(*steps):
     return [{"epoch": i, "step": step, "val_loss": 0.5} for i, step in enumerate(steps, 1)]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def places(tmp_path_factory):
-    """W&B has a server, an empty home directory and no variables of an earlier test."""
-    with serve() as fake, in_use(fake, tmp_path_factory.mktemp("home")):
-        yield
 
 
 @pytest.fixture
@@ -126,12 +121,8 @@ def test_a_run_on_a_server_shows_its_address_without_a_token(
     caplog.set_level("INFO")
     monkeypatch.setenv("WANDB_BASE_URL", os.environ["WANDB_BASE_URL"].replace("//", "//me:secret@"))
     monkeypatch.setenv("WANDB_MODE", mode)
-    wandb.teardown()  # it has read its variables
-    try:
-        with pytest.raises(RuntimeError), track(cfg, tmp_path):
-            raise RuntimeError
-    finally:
-        wandb.teardown()
+    with restarted(), pytest.raises(RuntimeError), track(cfg, tmp_path):
+        raise RuntimeError
     lines = [line for line in caplog.messages if line.startswith("W&B: ")]
     url = os.environ["WANDB_BASE_URL"].replace("me:secret@", "")
     name = projection.run_id(records.identity(cfg, tmp_path))
@@ -172,34 +163,31 @@ def test_an_offline_run_replaces_the_earlier_log(run, cfg, tmp_path, monkeypatch
 def test_what_wandb_refuses_is_one_line(mode, reason, cfg, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", mode)
     monkeypatch.setenv("WANDB_API_KEY", "")
-    wandb.teardown()  # it has read its variables
-    try:
-        with pytest.raises(InputError, match=f"^W&B: {reason}.*logger.mode=off") as refused:
-            train(cfg, tmp_path / "run")
-    finally:
-        wandb.teardown()
-    assert "\n" not in str(refused.value)
-    assert ".;" not in str(refused.value)
-    assert "pydantic" not in str(refused.value)
+    with restarted():
+        error = refusal(train, cfg, tmp_path / "run")
+    assert error.startswith(f"W&B: {reason}")
+    assert "logger.mode=off" in error
+    assert ".;" not in error
+    assert "pydantic" not in error
 
 
 def test_variables_of_an_agent_give_no_run_another_id(cfg, tmp_path, monkeypatch, caplog):
     """`wandb agent` sets them, and W&B then ignores the id that it gets."""
     wandb.teardown()  # W&B reads its variables once
-    for name in ("WANDB_RUN_ID", "WANDB_SWEEP_ID"):
-        monkeypatch.setenv(name, "abc")
-    monkeypatch.setenv("WANDB_RESUME", "must")
-    monkeypatch.setenv("TRAINING_JOB_NAME", "of_sagemaker")
-    ids, prints = [], []
+    for name, value in {
+        "WANDB_RUN_ID": "abc",
+        "WANDB_SWEEP_ID": "abc",
+        "WANDB_RESUME": "must",
+        "TRAINING_JOB_NAME": "of_sagemaker",
+    }.items():
+        monkeypatch.setenv(name, value)
     for seed in (0, 1):
         cfg.seed = seed
         folder = tmp_path / "sinusoidal" / "gate_scalar" / f"seed={seed}"
         run = start_run(cfg, folder, records.identity(cfg, folder))
-        ids.append((run.id, run.sweep_id))
-        prints.append(identity.fingerprint(cfg))
         run.finish()
-    assert all(own.startswith(prefix) for (own, _), prefix in zip(ids, prints, strict=True))
-    assert {sweep for _, sweep in ids} == {None}
+        assert run.id.startswith(identity.fingerprint(cfg))
+        assert run.sweep_id is None
     (warning,) = [found for found in caplog.records if found.name == places_of_wandb.__name__]
     assert warning.getMessage().startswith(
         "WANDB_RUN_ID, WANDB_SWEEP_ID, WANDB_RESUME: ignored; a run's id in "
@@ -222,29 +210,24 @@ def test_a_run_of_an_agent_has_the_agents_id(cfg, tmp_path, monkeypatch):
     assert not is_of_agent()
 
 
-def test_keys_of_the_logger_reach_wandb(cfg, tmp_path, monkeypatch):
+def test_keys_of_the_logger_reach_wandb_and_of_a_run_that_fails_its_origin(
+    cfg, tmp_path, monkeypatch
+):
     given = {}
     monkeypatch.setattr(wandb, "init", lambda **values: given.update(values) or MagicMock())
     monkeypatch.setenv("WANDB_MODE", "offline")
-    cfg.logger.mode, cfg.logger.entity, cfg.logger.notes = "online", "team", "a note"
-    cfg.logger.job_type = "tune"
-    facts = records.identity(cfg, tmp_path)
-    start_run(cfg, tmp_path, facts)
-    found = [given[key] for key in ("project", "mode", "entity", "notes", "job_type")]
-    assert found == ["posfuse", "online", "team", "a note", "tune"]
-    monkeypatch.setenv("WANDB_PROJECT", "of_shell")
-    for project, used in ((None, "of_shell"), ("own", "own")):
-        cfg.logger.project = project
-        start_run(cfg, tmp_path, facts)
-        assert given["project"] == used
-        assert identity.fingerprint(cfg) == facts["fingerprint"]
-
-
-def test_a_run_that_fails_has_its_commit_host_and_start(cfg, tmp_path, monkeypatch):
-    given = {}
-    monkeypatch.setattr(wandb, "init", lambda **values: given.update(values) or MagicMock())
+    keys = {"mode": "online", "entity": "team", "notes": "a note", "job_type": "tune"}
+    cfg.logger = replace(cfg.logger, **keys)
     with pytest.raises(RuntimeError), track(cfg, tmp_path):
         raise RuntimeError
-    assert given["config"]["commit"] == commit()
-    assert given["config"]["host"] == platform.node()
+    assert {key: given[key] for key in keys} == keys
+    origin = {key: given["config"][key] for key in ("commit", "host")}
+    assert origin == {"commit": commit(), "host": platform.node()}
     assert given["config"]["started"] <= records.now()
+    fingerprint = identity.fingerprint(cfg)
+    for shell, project, used in (("", None, "posfuse"), ("s", None, "s"), ("s", "own", "own")):
+        monkeypatch.setenv("WANDB_PROJECT", shell)
+        cfg.logger.project = project
+        start_run(cfg, tmp_path, records.identity(cfg, tmp_path))
+        assert given["project"] == used
+        assert identity.fingerprint(cfg) == fingerprint

@@ -1,18 +1,19 @@
-"""posfuse sync: what the server lacks of a run is named, and what cannot be uploaded."""
+"""posfuse sync: the server holds each finished run once; what it lacks, and what cannot be
+uploaded, is named."""
 
 import shutil
 
 import pytest
-import wandb
 
 from fake_wandb import ENTITY
 from posfuse.errors import Conflict
 from posfuse.runs import configs, records
-from posfuse.tracking import upload
+from posfuse.tracking import projection, upload
+from posfuse.tracking.finished import Finished
 from posfuse.train import train
 from small_records import write_failure
 from small_runs import REFERENCE, small_config
-from uploads import check_summary, synced
+from uploads import ALL_STEPS, check_held, check_summary, restarted, synced
 
 
 @pytest.fixture
@@ -20,13 +21,6 @@ def sweep(reference, tmp_path):
     """A sweep of one finished run."""
     shutil.copytree(reference[0], tmp_path / "mine" / "seed=0")
     return tmp_path / "mine"
-
-
-def test_a_refused_run_is_named(fake, sweep):
-    fake.refuse = lambda query, variables: query == "UpsertBucket"
-    status, out, (line,) = synced(sweep)
-    assert (status, out) == (1, f"{fake.url} holds 0 of 1 runs\n")
-    assert line.startswith(f"error: {sweep / 'seed=0'}: W&B: ")
 
 
 def test_runs_without_a_project_go_to_that_of_the_environment(fake, sweep, monkeypatch):
@@ -38,7 +32,7 @@ def test_runs_without_a_project_go_to_that_of_the_environment(fake, sweep, monke
     assert run.project == "of_shell"
 
 
-def test_what_the_server_lacks_is_named(fake, sweep):
+def test_a_run_is_uploaded_once_and_what_the_server_lacks_is_named(fake, sweep):
     folder = sweep / "seed=0"
     cfg = configs.read_config(folder)
     cfg.logger.artifacts = ["result", "predictions", "model"]
@@ -46,10 +40,14 @@ def test_what_the_server_lacks_is_named(fake, sweep):
     held = f"{fake.url} holds 1 of 1 runs\nresults: {fake.url}/{ENTITY}/posfuse\n"
     held += f"next: posfuse dashboard {sweep}\n"
     assert synced(sweep) == (0, held, [])
-
     uploads, _ = upload.read(sweep, "")
-    (name, run), last = *fake.runs.items(), uploads[0].run.last_step
-    assert upload.lacking(uploads) == []
+    ((name, run),) = fake.runs.items()
+    check_held(fake, uploads[0].run, name)
+    fake.asked.clear()
+    assert synced(sweep) == (0, held, [])
+    assert "UpsertBucket" not in fake.asked
+    assert {path.name for path in sweep.iterdir()} == {"seed=0", ".wandb"}
+
     files = {a["type"]: a["files"] for a in run.artifacts if a["type"] in cfg.logger.artifacts}
     assert "predictions.parquet" in files["predictions"]
     assert files["model"]["best.ckpt"] == (folder / records.BEST).read_bytes()
@@ -61,7 +59,7 @@ def test_what_the_server_lacks_is_named(fake, sweep):
             ((_, reason),) = upload.lacking(uploads)
         return reason
 
-    assert lacks("history", []) == f"the server's last step is -1, not {last}"
+    assert lacks("history", []) == f"the server's last step is -1, not {ALL_STEPS[-1]}"
     assert lacks("artifacts", []) == f"the server has no artifact result-{name}"
     others = [artifact for artifact in run.artifacts if artifact["type"] != "model"]
     assert lacks("artifacts", others) == f"the server has no artifact model-{name}"
@@ -75,6 +73,39 @@ def test_what_the_server_lacks_is_named(fake, sweep):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run, "project", "another")
         assert upload.on_server(uploads) == {}
+
+
+def test_what_did_not_arrive_is_named_and_the_next_sync_completes_it(fake, sweep):
+    run = Finished.read(sweep / "seed=0")
+    name = projection.run_id(run.record)
+    fake.lose = {name}
+    status, out, (line,) = synced(sweep)
+    assert (status, out) == (1, f"{fake.url} holds 0 of 1 runs\n")
+    message = f"the server's last step is -1, not {ALL_STEPS[-1]}; retry, or "
+    assert line.startswith(f"error: {run.folder}: {message}")
+    fake.lose = set()
+    assert synced(sweep)[0] == 0
+    check_held(fake, run, name)
+    there = fake.runs[name]  # as after an online run that was killed
+    del there.history[2:]
+    there.summary, there.config["fusion"]["value"] = {"_step": 8}, "another"
+    there.artifacts.clear()
+    assert synced(sweep)[0] == 0
+    check_held(fake, run, name)
+    del there.summary["test/accuracy"]
+    assert synced(sweep)[0] == 0
+    check_held(fake, run, name)
+
+
+def test_a_deleted_run_is_uploaded_under_a_new_id(fake, sweep):
+    name = projection.run_id(Finished.read(sweep / "seed=0").record)
+    fake.deleted.add(name)
+    status, out, (line,) = synced(sweep)
+    assert (status, out) == (1, f"{fake.url} holds 0 of 1 runs\n")
+    assert line.startswith(f"error: {sweep / 'seed=0'}: W&B: ")
+    assert line.endswith("under new ids with --suffix=2")
+    assert synced(sweep, "--suffix=2")[0] == 0
+    assert list(fake.runs) == [f"{name}-2"]
 
 
 def test_the_summary_is_of_the_best_evaluation(fake, corpus, tmp_path):
@@ -129,14 +160,14 @@ def test_a_run_is_uploaded_once_and_never_one_that_was_not_asked_for(fake, sweep
     )
 
 
-def test_a_cell_with_two_configurations_is_left_out_as_in_the_report(fake, corpus, tmp_path):
-    sweep = tmp_path / "mine"
-    for seed, rate in ((0, 0.01), (1, 0.05)):
-        own = ("trainer.max_epochs=1", f"seed={seed}", f"optim.lr={rate}")
-        train(small_config(corpus, *REFERENCE, *own), sweep / f"seed={seed}")
-    status, out, (line,) = synced(sweep)
-    assert (status, out) == (1, f"{fake.url} holds 0 of 1 runs\n")
-    assert line.startswith(f"error: {sweep / 'seed=0'}: its cell has two configurations")
+def test_a_cell_with_two_configurations_or_two_runs_of_a_seed_is_left_out(fake, sweep):
+    other = shutil.copytree(sweep / "seed=0", sweep / "seed=1")
+    record = records.read_result(other / records.RESULT) | {"fingerprint": "another"}
+    for own in ({"seed": 4, "optim.lr": 0.05}, {}):
+        records.write_result(other, record | {"settings": record["settings"] | own})
+        status, out, (line,) = synced(sweep)
+        assert (status, out) == (1, f"{fake.url} holds 0 of 1 runs\n")
+        assert line.startswith(f"error: {sweep / 'seed=0'}: its cell has two configurations")
 
 
 def test_one_line_names_what_is_missing(fake, tmp_path):
@@ -150,10 +181,7 @@ def test_one_line_names_what_is_missing(fake, tmp_path):
 
 def test_settings_that_wandb_refuses_are_one_line(fake, sweep, monkeypatch):
     monkeypatch.setenv("WANDB_BASE_URL", "nowhere")
-    wandb.teardown()  # it has read its variables
-    try:
+    with restarted():
         (line,) = synced(sweep)[2]
-    finally:
-        wandb.teardown()
     assert line.startswith("error: W&B: ")
     assert "base_url" in line

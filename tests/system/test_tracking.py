@@ -5,61 +5,43 @@ import shutil
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 import wandb
 
-from fake_wandb import serve
 from posfuse.errors import InputError
 from posfuse.runs import records
 from posfuse.tracking import projection
 from posfuse.tracking.finished import Finished
 from posfuse.tracking.places import PLACES
 from posfuse.train import train
-from processes import children, command, wait_for
+from processes import children, command, importing, wait_for
 from small_runs import at_step, small_config, write_corpus
-from uploads import ALL_STEPS, EPOCHS, KEY, check_held, environment, in_use, synced
+from uploads import ALL_STEPS, KEY, check_held, environment, synced
 
 REMOTE = "https://planted0token:x-oauth-basic@127.0.0.1/someone/posfuse.git"
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    """A Git checkout with a token in its remote's address, and an uncommitted change."""
+def corpus(tmp_path_factory):
+    """A corpus in a Git checkout with a token in its remote's address, and not committed."""
     root = tmp_path_factory.mktemp("tracking")
     for arguments in (["init", "-q"], ["remote", "add", "origin", REMOTE]):
         subprocess.run(["git", *arguments], cwd=root, check=True)
-    write_corpus(root / "corpus")
-    return root
-
-
-@pytest.fixture(scope="module")
-def running(root):
-    (root / "home").mkdir()
-    with serve() as fake, in_use(fake, root / "home"):
-        yield fake
+    return write_corpus(root / "corpus")
 
 
 @pytest.fixture
-def fake(running, root, tmp_path, monkeypatch):
-    running.clear()
-    monkeypatch.chdir(root)
+def config(fake, corpus, tmp_path, monkeypatch):
+    """Configs of runs in the checkout."""
+    monkeypatch.chdir(corpus.parent)
     monkeypatch.setenv("WANDB_MODE", "offline")
-    yield running
-    assert running.unknown == []
+    given = ["logger=wandb", "sweep_id=mine", "fusion=gate_scalar"]
+    yield partial(small_config, corpus, *given, f"output_dir={tmp_path / 'output'}")
     for name in PLACES:
         os.environ.pop(name, None)
-
-
-@pytest.fixture
-def config(fake, root, tmp_path):
-    def compose(*overrides):
-        more = ("logger=wandb", f"trainer.max_epochs={EPOCHS}", "sweep_id=mine")
-        output = f"output_dir={tmp_path / 'output'}"
-        return small_config(root / "corpus", *more, output, "fusion=gate_scalar", *overrides)
-
-    return compose
 
 
 def fail():
@@ -89,7 +71,7 @@ def sent(folder):
     subprocess.run(argv, env=environment(WANDB_MODE="online"), check=True, capture_output=True)
 
 
-def test_an_offline_log_holds_a_resumed_run_once(fake, config, root, tmp_path, monkeypatch):
+def test_an_offline_log_holds_a_resumed_run_once(fake, config, tmp_path, monkeypatch):
     folder = tmp_path / "output" / "mine" / "tiny" / "run"
     stopped_at(9, config(), folder, monkeypatch)
     (first,) = folder.glob("wandb/offline-run-*")
@@ -100,13 +82,13 @@ def test_an_offline_log_holds_a_resumed_run_once(fake, config, root, tmp_path, m
     sent(folder)
     check_held_once(fake, folder)
 
-    written = [p for p in (*tmp_path.rglob("*"), *(root / "home").rglob("*")) if p.is_file()]
+    written = [p for p in (*tmp_path.rglob("*"), *Path.home().rglob("*")) if p.is_file()]
     assert len(written) > 15
     for planted in (b"planted0token", KEY.encode()):
         assert not any(planted in path.read_bytes() for path in written)
         assert planted.decode() not in str(vars(fake))
     assert {path.name for path in tmp_path.iterdir()} == {"output"}
-    assert not [path for path in (root / "home").rglob("*") if "wandb" in str(path)]
+    assert not [path for path in Path.home().rglob("*") if "wandb" in str(path)]
 
 
 @pytest.mark.parametrize(
@@ -143,14 +125,13 @@ def test_the_server_holds_a_resumed_run_once(
     check_held_once(fake, folder)
 
 
-def test_a_killed_online_run_is_resumed(fake, root, tmp_path):
-    argv = command(root / "corpus", "logger=wandb", "trainer.max_epochs=3", "fusion=gate_scalar")
+def test_a_killed_online_run_is_resumed(fake, corpus, tmp_path):
+    argv = command(corpus, "logger=wandb", "fusion=gate_scalar")
     waiting = (
         "import signal, pytest; from posfuse.cli import main; from small_runs import at_step;"
         "at_step(pytest.MonkeyPatch(), 9, signal.pause); main()"
     )
-    tests = str(Path(__file__).parents[1])
-    path = os.pathsep.join([tests, os.environ.get("PYTHONPATH", "")])
+    path = importing(Path(__file__).parents[1])["PYTHONPATH"]
     settings = environment(WANDB_MODE="online", PYTHONPATH=path)
     pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     process = subprocess.Popen(
