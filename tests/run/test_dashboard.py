@@ -18,7 +18,8 @@ from posfuse.runs.records import Diagnostic
 from posfuse.statistics.comparisons import Criteria, compare
 from posfuse.tracking import dashboard as code
 from posfuse.tracking import server as wandb_server
-from posfuse.tracking.projection import Cell, run_id
+from posfuse.tracking.projection import run_id
+from refusals import refusal
 from small_records import write_record, write_sweep
 from uploads import in_use
 
@@ -42,11 +43,9 @@ def running(tmp_path_factory):
 
 
 @pytest.fixture
-def server(running):
-    running.clear()
-    running.runs["some"] = fake_run("posfuse")  # so the project exists
-    yield running
-    assert running.unknown == []
+def server(fake):
+    fake.runs["some"] = fake_run("posfuse")  # so the project exists
+    return fake
 
 
 @pytest.fixture
@@ -81,34 +80,21 @@ def check_views(workspace, report, sweep):
     """No group of a chart has runs of two cells."""
     (runset,) = workspace["section"]["runSets"]
     assert filters_of(runset) == {"sweep_id": "mine"}
-    written = [records.read_result(path) for path in sweep.rglob(records.RESULT)]
-    cells_with = {}  # by the name of a metric
-    for record in written:
-        cell = Cell.of(record)
-        for key in cell.judged("test", record["test"]) | cell.judged("val", record["test"]):
-            cells_with.setdefault(key, set()).add(cell)
-    assert len(cells_with) == 6
-    drawn = []
-    for panel in find(workspace, "groupAgg", "mean"):
-        (metric,) = panel["metrics"]
-        if panel["groupBy"] == "fusion.value":
-            drawn.append(metric.removeprefix("summary_metrics."))
-        else:
-            assert panel["groupBy"] == "group"  # the cell and the operator
-    assert sorted(drawn) == sorted(cells_with)
-    assert {len(cells) for cells in cells_with.values()} == {1}
+    panels = find(workspace, "groupAgg", "mean")
+    by_fusion = [panel["metrics"] for panel in panels if panel["groupBy"] == "fusion.value"]
+    cells = ("learned", "sinusoidal", "sinusoidal/model_token_scale_1")
+    names = [f"tiny/{cell}/{split}_accuracy" for cell in cells for split in ("test", "val")]
+    drawn = [metric.removeprefix("summary_metrics.") for (metric,) in by_fusion]
+    assert sorted(drawn) == sorted(names)
+    others = {panel["groupBy"] for panel in panels} - {"fusion.value"}
+    assert others == {"group"}  # the cell and the operator
     # The panels of settings have the runs of a corpus and an encoding.
-    pooled = {
-        name for r in written for name in Cell.of(r).with_any_setting.judged("test", r["test"])
-    }
-    ranked = [
-        panel["config"]["targetKey"]
-        for panel in find(workspace, "viewType", "Parameter Importance")
-    ]
-    assert sorted(ranked) == sorted(pooled)
-    assert pooled == {f"tiny/{e}/any_setting/test_accuracy" for e in ("learned", "sinusoidal")}
+    ranked = [p["config"]["targetKey"] for p in find(workspace, "viewType", "Parameter Importance")]
+    pooled = [f"tiny/{encoding}/any_setting/test_accuracy" for encoding in cells[:2]]
+    assert sorted(ranked) == pooled
+    written = map(records.read_result, sweep.rglob("concat/**/result.json"))
     colors = workspace["section"]["customRunColors"]
-    assert {colors[run_id(r)] for r in written if r["fusion"] == "concat"} == {"#0072B2"}
+    assert {colors[run_id(record)] for record in written} == {"#0072B2"}
 
     grids = find(report, "type", "panel-grid")
     runsets = [runset for block in grids for runset in block["metadata"]["runSets"]]
@@ -135,7 +121,9 @@ def specs(server):
     return views["project-view"], views["runs"]
 
 
-def test_both_views_are_saved_and_then_changed(dashboard, sweep, server):
+def test_both_views_are_saved_and_then_changed_and_a_damaged_record_is_named(
+    dashboard, sweep, server
+):
     status, urls = dashboard()
     assert status == 0
     assert urls.pop() == "next: open both in a browser"
@@ -148,10 +136,14 @@ def test_both_views_are_saved_and_then_changed(dashboard, sweep, server):
     noted = (sweep / "dashboard" / "views.json").read_text()
     assert "secret" not in "".join(urls) + str(server.views) + noted
 
-    write_record(sweep, 0.8, "mlp", 0)
+    run = write_record(sweep, 0.8, "mlp", 0)
     assert dashboard()[1][:-1] == urls
     assert len(server.views) == 2
-    assert "mlp" in str(specs(server)[1])
+    assert "mlp" in str(specs(server))
+    (run / records.RESULT).write_text("{")
+    status, (line,) = dashboard()
+    assert (status, line.partition(": not ")[0]) == (1, f"error: {run / records.RESULT}")
+    assert "mlp" not in str(specs(server))
 
 
 def titles(workspace):
@@ -244,19 +236,9 @@ def test_what_is_missing_is_one_line(dashboard, sweep, server, monkeypatch):
     assert server.views == {}
 
 
-def test_a_damaged_record_is_named_and_the_views_are_saved(dashboard, sweep, server):
-    path = next(sweep.rglob(records.RESULT))
-    path.write_text("{")
-    status, (line,) = dashboard()
-    assert status == 1
-    assert line.startswith(f"error: {path}: ")
-    assert len(server.views) == 2
-
-
 def test_a_key_without_a_user_is_refused():
     api = SimpleNamespace(settings={"entity": None}, default_entity=None)
-    with pytest.raises(InputError, match="set WANDB_ENTITY"):
-        wandb_server.entity_of(api)
+    assert "set WANDB_ENTITY" in refusal(wandb_server.entity_of, api)
 
 
 def test_errors_are_one_line_without_the_token(server):
