@@ -1,7 +1,7 @@
 """Hand-written records for tests of the report; no run is needed."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -97,10 +97,13 @@ def write_predictions(folder: Path, accuracy: float, shift: int = 0) -> None:
     pd.DataFrame(columns).to_parquet(folder / "predictions.parquet", index=False)
 
 
-def write_sweep(root: Path, accuracies: dict[str, list[float]], **more: Any) -> Path:
-    """One cell per fusion, with an accuracy for each seed from 0."""
+def write_sweep(
+    root: Path, accuracies: Mapping[str, Iterable[float] | dict[int, float]], **more: Any
+) -> Path:
+    """One cell per fusion, with an accuracy for each seed from 0, or by seed."""
     for fusion, values in accuracies.items():
-        for seed, accuracy in enumerate(values):
+        by_seed = values if isinstance(values, dict) else dict(enumerate(values))
+        for seed, accuracy in by_seed.items():
             write_record(root, accuracy, fusion, seed, **more)
     return root
 
