@@ -4,6 +4,7 @@ import io
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from rich.console import Console
 
@@ -44,9 +45,7 @@ def test_the_rates_of_the_docs():
     for n, share, least in ((8, 0.1, 0.98), (8, 0.9, 0.75), (16, 0.9, 0.98)):
         solves = rng.random((1000, n)) < share
         solves = solves[solves.any(1) & ~solves.all(1)]
-        values = np.where(
-            solves, rng.normal(65, 5, solves.shape), rng.normal(20, 1.5, solves.shape)
-        )
+        values = rng.normal(np.where(solves, 65, 20), np.where(solves, 5, 1.5))
         assert flagged(values) > least, (n, share)
 
 
@@ -207,11 +206,13 @@ def test_the_settings_of_rows_come_from_the_overrides_and_their_files(changes, a
     assert [st.sentence({text: names}) for text, names in found.items()] == lines
 
 
-def test_the_settings_of_a_base_count():
-    study = replace(STUDY, base="experiment/pretrained", settings={"data": "parity"})
-    assert not st.shared(Arm(settings=settings_of(study, "add")))
-    long = replace(STUDY, base="long_documents", settings={})  # its corpus is arxiv
-    assert st.shared(Arm(settings=settings_of(long, "add"))) == st.ONE_TEST
+@pytest.mark.parametrize(
+    ("base", "settings", "shared"),
+    [("experiment/pretrained", {"data": "parity"}, ""), ("long_documents", {}, st.ONE_TEST)],
+)
+def test_the_settings_of_a_base_count(base, settings, shared):
+    study = replace(STUDY, base=base, settings=settings)
+    assert st.shared(Arm(settings=settings_of(study, "add"))) == shared
 
 
 @pytest.mark.parametrize(
@@ -324,31 +325,28 @@ def test_a_sweep_without_cautions_says_nothing(tmp_path):
 
 
 def test_own_best_values_of_a_sweep_were_tuned_once(tmp_path):
-    for scale in (1, 2):
-        for name, best in (("add", 0.8), ("concat", 0.7)):
-            write_sweep(
-                tmp_path / "sweep", {name: [best - 0.1 * (scale == 1)] * 2},
-                variant=f"model.token_scale={scale}",
-                settings={"model.token_scale": scale}, best_evaluation=2, evaluations=2,
-                validation={"accuracy": best - 0.1 * (scale == 1)},
-            )  # fmt: skip
+    for scale, score in ((1, 0.6), (2, 0.7)):
+        write_sweep(
+            tmp_path / "sweep", {"add": [score + 0.1] * 2, "concat": [score] * 2},
+            variant=f"model.token_scale={scale}", settings={"model.token_scale": scale},
+            validation={"accuracy": score}, best_evaluation=2, evaluations=2,
+        )  # fmt: skip
     lines = [f"caution: {text}" for text in (st.FEW, st.TUNED, st.EDGE)]
     assert of_sweep(tmp_path / "sweep") == lines  # LAST is not known of the chosen values alone
 
 
 def test_another_studys_table_has_the_cautions_that_its_numbers_show(tmp_path):
-    rows = [f"{seed},{name},{value}" for seed in range(8) for name, value in (
-        ("a", 60 + seed % 3), ("b", 20 + seed % 3 + 50 * (seed > 5)))]  # fmt: skip
-    table = tmp_path / "table.csv"
-    table.write_text("\n".join(["seed,method,accuracy", *rows]))
-    options = ["--from", table, "--baseline", "a", "--out", tmp_path / "out"]
-    printed = reported(*options)
-    assert f"caution: {st.GROUPS} (table b)\n" in printed
-    assert "Limits of the verdicts" in (tmp_path / "out" / "index.html").read_text()
-    assert st.FEW not in printed
-    table.write_text("\n".join(["seed,method,accuracy", *rows[:-2]]))
-    assert f"caution: {st.FEW}\n" in reported(*options)
-    small = [f"{row.rpartition(',')[0]},{float(row.rpartition(',')[2]) / 100}" for row in rows]
-    table.write_text("\n".join(["seed,method,accuracy", *small]))
-    raw = reported(*options, "--unit", "raw", "--margin", 1)
-    assert f"caution: {st.GROUPS} (table b)\n" in raw
+    table, page = tmp_path / "table.csv", tmp_path / "out" / "index.html"
+    options = ["--from", table, "--baseline", "a", "--out", page.parent]
+    a, b = [60, 61, 62, 60, 61, 62, 60, 61], [20, 21, 22, 20, 21, 22, 70, 71]
+    for runs, unit, more, expected in (
+        (8, 1, [], [f"caution: {st.GROUPS} (table b)"]),
+        (7, 1, [], [f"caution: {st.FEW}", f"caution: {st.GROUPS} (table b)"]),
+        (8, 100, ["--unit", "raw", "--margin", 1], [f"caution: {st.GROUPS} (table b)"]),
+    ):
+        values = {"seed": range(runs), "a": a[:runs], "b": b[:runs]}
+        rows = pd.DataFrame(values).melt("seed", var_name="method", value_name="accuracy")
+        rows.assign(accuracy=rows["accuracy"] / unit).to_csv(table, index=False)
+        printed = reported(*options, *more).splitlines()
+        assert [line for line in printed if line.startswith("caution: ")] == expected
+    assert "Limits of the verdicts" in page.read_text()

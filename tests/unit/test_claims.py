@@ -22,25 +22,24 @@ NOTHING = [0.05, -0.05, 0.02, -0.04, 0.01]
 LOSS = [-d for d in GAIN]
 UNCLEAR = [3.0, -2.5, 1.0, -4.0, 2.0]
 CRITERIA = Criteria()
-
-
 LENGTHS = {"tiny": 16.0, "wordy": 64.0, "wordier": 256.0}
-TABLES = {"none": "NoTable", "learned": "Learned"}  # others, rope among them, fuse Sinusoidal
+TABLES = {"none": "NoTable", "learned": "Learned", "sinusoidal": "Sinusoidal", "rope": "Sinusoidal"}
 
 
 def frame(*rows):
     """Comparisons from (data, fusion, deltas[, encoding]). The corpora are of one task."""
-    names = ["data", "encoding", "fusion", "table", "attention", "length", "deltas", "n"]
-    records = []
-    for data, fusion, deltas, *rest in rows:
-        encoding = rest[0] if rest else "sinusoidal"
-        table, attention = TABLES.get(encoding, "Sinusoidal"), "Rotary" * (encoding == "rope")
-        own = (data, encoding, fusion, table, attention, LENGTHS[data], list(deltas), len(deltas))
-        records.append(dict(zip(names, own, strict=True)))
-    found = pd.DataFrame(records, columns=names)
-    found["seeds"] = [list(range(n)) for n in found["n"]]
+    rows = [(*row, "sinusoidal")[:4] for row in rows]
+    found = pd.DataFrame(rows, columns=["data", "fusion", "deltas", "encoding"])
     same = {"variant": "", "baseline_variant": "", "other_settings": "same", "task": "story-1"}
-    return found.assign(**same, resolution=np.nan)
+    return found.assign(
+        n=found["deltas"].map(len),
+        seeds=[list(range(len(deltas))) for deltas in found["deltas"]],
+        length=found["data"].map(LENGTHS),
+        table=found["encoding"].map(TABLES),
+        attention=np.where(found["encoding"] == "rope", "Rotary", ""),
+        resolution=np.nan,
+        **same,
+    )
 
 
 def judge(comparisons, *claims, criteria=CRITERIA):
@@ -81,18 +80,16 @@ def test_p_values_are_those_of_the_tests():
     gain, negligible = one(comparisons, "gain"), one(comparisons, "negligible")
     assert gain.p_support == pytest.approx(st.p_above(UNCLEAR))
     assert gain.p_refute == pytest.approx(st.p_below(UNCLEAR))
+    assert negligible.p_support == pytest.approx(st.p_equivalence(UNCLEAR, 0.5))
     beyond = one(frame(("tiny", "concat", GAIN)), "negligible")
     assert beyond.p_refute == pytest.approx(2 * st.p_above(GAIN, 0.5))
-    assert negligible.p_support == pytest.approx(st.p_equivalence(UNCLEAR, 0.5))
 
 
 def test_a_claim_about_several_comparisons_must_hold_for_each():
-    both = frame(("wordy", "concat", GAIN), ("wordy", "gate_scalar", UNCLEAR))
-    assert one(both, "gain").verdict == "undecided"
-    assert one(both, "gain").p_support == pytest.approx(st.p_above(UNCLEAR))
-    against = frame(("wordy", "concat", GAIN), ("wordy", "gate_scalar", LOSS))
-    assert one(against, "gain").verdict == "refuted"
-    assert one(against, "gain").p_refute == pytest.approx(2 * st.p_below(LOSS))
+    found = one(frame(("wordy", "concat", GAIN), ("wordy", "gate_scalar", UNCLEAR)), "gain")
+    assert (found.verdict, found.p_support) == ("undecided", pytest.approx(st.p_above(UNCLEAR)))
+    found = one(frame(("wordy", "concat", GAIN), ("wordy", "gate_scalar", LOSS)), "gain")
+    assert (found.verdict, found.p_refute) == ("refuted", pytest.approx(2 * st.p_below(LOSS)))
 
 
 def test_seeds_are_planned_at_the_strictest_level_of_all_claims():
@@ -103,8 +100,7 @@ def test_seeds_are_planned_at_the_strictest_level_of_all_claims():
 
 def test_every_combination_that_a_claim_names_must_be_there():
     where = {"data": ["tiny", "wordy"], "fusion": ["concat", "mlp"]}
-    diagonal = frame(("tiny", "concat", GAIN), ("wordy", "mlp", GAIN))
-    found = one(diagonal, "gain", where)
+    found = one(frame(("tiny", "concat", GAIN), ("wordy", "mlp", GAIN)), "gain", where)
     assert found.verdict == "undecided"
     assert "with data=tiny fusion=mlp; with data=wordy fusion=concat" in found.settle
     short = one(frame(("tiny", "concat", GAIN)), "gain", {"regime": ["short", "long"]})
@@ -115,28 +111,30 @@ def test_every_combination_that_a_claim_names_must_be_there():
 
 
 def test_runs_without_position_are_not_tested_unless_a_claim_names_them():
-    two = frame(("wordy", "concat", GAIN), ("wordy", "concat", GAIN, "learned"))
-    assert one(two, "gain", each="encoding").verdict == "supported"
-    blank = pd.concat([two, frame(("wordy", "concat", NOTHING, "none"))], ignore_index=True)
+    cells = [("wordy", "concat", GAIN), ("wordy", "concat", GAIN, "learned")]
+    comparisons = frame(*cells, ("wordy", "concat", NOTHING, "none"))
     for each in (None, "encoding"):
-        found = one(blank, "gain", each=each)
-        assert found.verdict == "supported"
-        assert len(found.numbers) == 2
-    named = one(blank, "gain", {"encoding": "none"})
-    assert named.verdict == "undecided"
-    assert len(named.numbers) == 1
+        found = one(comparisons, "gain", each=each)
+        assert (found.verdict, len(found.numbers)) == ("supported", 2)
+    named = one(comparisons, "gain", {"encoding": "none"})
+    assert (named.verdict, len(named.numbers)) == ("undecided", 1)
     alone = one(frame(("wordy", "concat", GAIN, "none")), "gain")
     assert (alone.verdict, alone.settle) == ("undecided", "needs runs with other settings")
 
 
 def test_each_encoding_needs_two_and_those_that_fuse_the_same_table_count_once():
-    alone = one(frame(("wordy", "concat", GAIN)), "gain", each="encoding")
-    assert "at least two values of encoding" in alone.settle
-    for other, enough in (("none", False), ("rope", False), ("learned", True)):
-        two = frame(("wordy", "concat", GAIN), ("wordy", "concat", GAIN, other))
-        found = one(two, "gain", each="encoding")
-        needs = "needs runs with at least two values of encoding with different tables"
-        assert (needs in found.settle) == (not enough), other
+    needs = "needs runs with at least two values of encoding with different tables"
+    for encodings, enough in (
+        (["sinusoidal"], False),
+        (["sinusoidal", "none"], False),
+        (["sinusoidal", "rope"], False),
+        (["sinusoidal", "learned"], True),
+    ):
+        cells = [("wordy", "concat", GAIN, encoding) for encoding in encodings]
+        found = one(frame(*cells), "gain", each="encoding")
+        assert (needs in found.settle) == (not enough), encodings
+        named = one(frame(*cells), "gain", {"encoding": encodings}, each="encoding")
+        assert (needs in named.settle) == (not enough), encodings
         assert found.verdict == ("supported" if enough else "undecided")
     # They are tested all the same.
     three = frame(("wordy", "concat", GAIN), ("wordy", "concat", GAIN, "learned"),
@@ -183,12 +181,13 @@ def test_holm_runs_over_the_claims_of_the_file_that_have_a_test():
     ],
 )
 def test_where_selects_by_regime_data_encoding_and_fusion(where, selected):
-    cells = [("tiny", "concat"), ("wordy", "concat"), ("wordy", "mlp"), ("wordier", "concat")]
-    encodings = ["sinusoidal"] * 3 + ["learned"]
-    rows = [(*cell, GAIN, e) for cell, e in zip(cells, encodings, strict=True)]
-    lines = one(frame(*rows), "gain", where).numbers
-    names = [f"{data} {e} {f}" for (data, f), e in zip(cells, encodings, strict=True)]
-    assert [line.split(":")[0] for line in lines] == [names[i] for i in selected]
+    comparisons = frame(
+        ("tiny", "concat", GAIN), ("wordy", "concat", GAIN), ("wordy", "mlp", GAIN),
+        ("wordier", "concat", GAIN, "learned"),
+    )  # fmt: skip
+    lines = one(comparisons, "gain", where).numbers
+    names = comparisons["data"] + " " + comparisons["encoding"] + " " + comparisons["fusion"]
+    assert [line.split(":")[0] for line in lines] == names[selected].tolist()
 
 
 def test_a_claim_that_only_runs_with_overrides_match_says_how_to_judge_them():
@@ -229,8 +228,6 @@ def test_grows_with_length_is_a_test_of_each_seeds_slope():
     assert found.verdict == "supported"
     assert "+1.05 points per doubling" in found.numbers[0]
     assert found.p_support == pytest.approx(st.p_above(per_doubling))
-    alone = one(frame(("tiny", "concat", GAIN)), "grows_with_length")
-    assert "needs one task at several lengths" in alone.settle
 
 
 def test_corpora_of_several_tasks_show_nothing_about_length():
@@ -267,20 +264,26 @@ def test_a_gain_that_is_not_monotone_does_not_grow_with_length():
     for text in ("tiny (16 tokens, +4.", "wordy (64 tokens, +0.0", "wordier (256 tokens, +7.9"):
         assert text in line
         assert text in found.settle
-    assert "the gain is not monotone over" in found.settle
-    assert one(at_three_lengths(0, 4, 8), "grows_with_length").verdict == "supported"
-    assert one(at_three_lengths(8, 4, 0), "grows_with_length").verdict == "refuted"
-    falling = one(at_three_lengths(8, 12, 0), "grows_with_length")
-    assert falling.verdict == "undecided"
-    bent = one(at_three_lengths(0, 8, 9), "grows_with_length")
-    assert bent.verdict == "undecided"
-    assert "the gain does not follow a straight line" in bent.settle
+
+
+@pytest.mark.parametrize(
+    ("gains", "verdict", "settle", "beside_another"),
+    [
+        ((0, 4, 8), "supported", "", "undecided"),
+        ((8, 4, 0), "refuted", "", "refuted"),
+        ((8, 12, 0), "undecided", "the gain is not monotone over", "undecided"),
+        ((0, 8, 9), "undecided", "the gain does not follow a straight line", "undecided"),
+    ],
+)
+def test_a_gain_that_does_not_fit_a_line_is_undecided(gains, verdict, settle, beside_another):
+    comparisons = at_three_lengths(*gains)
+    found = one(comparisons, "grows_with_length")
+    assert found.verdict == verdict
+    assert settle in found.settle
     # A line that does not fit leaves the slopes of another operator.
-    for other, verdict in ((at_three_lengths(8, 4, 0), "refuted"),
-                           (at_three_lengths(0, 4, 8), "undecided")):  # fmt: skip
-        both = [at_three_lengths(4, 0, 8), other.assign(fusion="mlp")]
-        both = pd.concat(both, ignore_index=True)
-        assert one(both, "grows_with_length").verdict == verdict
+    others = at_three_lengths(4, 0, 8).assign(fusion="mlp")
+    both = pd.concat([comparisons, others], ignore_index=True)
+    assert one(both, "grows_with_length").verdict == beside_another
 
 
 def test_a_claim_about_position_is_about_the_difference_of_gains():
@@ -371,38 +374,34 @@ BAD = [  # what is added to a claim, without the key `kind`, and the message
     ("kind: gain, where: {fusion: {a: b}}", "fusion: must be a name or a list of names (got {"),
     ("kind: gain, where: {fusion: []}", "must be a name or a list of names (got [])"),
     ("kind: gain}\n- {name: a, text: t, kind: gain", "claims: two are named a; rename one"),
+    ("kind: gain}\n- {name: b, kind: gain", "claims[1].text: Field required; add it"),
 ]
-
-
-def refused(path, text):
-    path.write_text(text)
-    message = refusal(read_claims, path)
-    assert message.startswith(str(path))
-    return message
 
 
 @pytest.mark.parametrize(("added", "message"), BAD)
 def test_a_mistake_in_a_file_is_one_line_that_names_it(tmp_path, added, message):
-    text = f"regimes: {{short: [tiny]}}\nclaims:\n- {{name: a, text: t, {added}}}\n"
-    assert message in refused(tmp_path / "mine.yaml", text)
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"regimes: {{short: [tiny]}}\nclaims:\n- {{name: a, text: t, {added}}}\n")
+    error = refusal(read_claims, path)
+    assert error.startswith(str(path))
+    assert message in error
 
 
-def test_what_is_no_file_of_claims_is_one_line(tmp_path):
-    aliases = "\n".join(["a0: &a0 [x]", *(f"a{i}: &a{i} [*a{i - 1}]" for i in range(1, 40))])
-    for text in ("claims: [", "- a\n- b\n", "claims: 3", "words", "\x00", aliases):
-        refused(tmp_path / "mine.yaml", text)
-    missing = refused(tmp_path / "mine.yaml", "claims: [{name: a, kind: gain}]")
-    assert "claims[0].text: Field required; add it" in missing
-    absent = refusal(read_claims, tmp_path / "none.yaml")
-    assert "cannot be read (No such file or directory); give a YAML file" in absent
+@pytest.mark.parametrize("text", ["claims: [", "- a\n- b\n", "claims: 3", "words", "\x00", None])
+def test_what_is_no_file_of_claims_is_one_line(tmp_path, text):
+    path = tmp_path / "mine.yaml"
+    if text is not None:
+        path.write_text(text)
+    error = refusal(read_claims, path)
+    assert error.startswith(str(path))
+    absent = "cannot be read (No such file or directory); give a YAML file"
+    assert (absent in error) == (text is None)
 
 
 def test_the_claims_of_the_docs_are_valid(tmp_path):
-    one, other = blocks("docs/report.md", "yaml", "(?:regimes|claims):")
-    path = tmp_path / "mine.yaml"
-    path.write_text(one)
-    (claim,) = read_claims(path).claims
-    assert claim.margin == -0.5
-    path.write_text(other)
-    (claim,) = read_claims(path).claims
-    assert claim.kind == "extrapolates"
+    path, found = tmp_path / "mine.yaml", []
+    for text in blocks("docs/report.md", "yaml", "(?:regimes|claims):"):
+        path.write_text(text)
+        (claim,) = read_claims(path).claims
+        found.append((claim.kind, claim.margin))
+    assert found == [("gain", -0.5), ("extrapolates", None)]
