@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from omegaconf import OmegaConf
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
@@ -23,17 +22,21 @@ def corpus(tmp_path_factory):
     return write_corpus(tmp_path_factory.mktemp("bag") / "corpus")
 
 
+def fitted_bag(cfg, **settings):
+    """The bag of words of a config; `settings` replace those of its record."""
+    return bag_of_words(cfg, identity.settings(cfg) | settings, Path())
+
+
 @pytest.fixture(scope="module")
 def fitted(corpus):
-    """A config, its record's settings and the result."""
+    """A config and its bag of words."""
     cfg = small_config(corpus, "data.vocabulary.min_count=1", "data.max_len=9")
-    settings = identity.settings(cfg)
-    return cfg, settings, bag_of_words(cfg, settings, Path())
+    return cfg, fitted_bag(cfg)
 
 
 def test_it_equals_scikit_learn_on_the_texts(corpus, fitted):
     """TfidfVectorizer on the words that are read; unseen words are one word, <unk>."""
-    _, _, found = fitted
+    _, found = fitted
     train, test = (pd.read_parquet(corpus / f"{split}.parquet") for split in ("train", "test"))
     known = {word for text in train["text"] for word in text.split()}
 
@@ -53,20 +56,19 @@ def test_it_equals_scikit_learn_on_the_texts(corpus, fitted):
 
 
 def test_a_corpus_is_fitted_once_and_again_when_the_cache_is_damaged(corpus, fitted, monkeypatch):
-    cfg, settings, found = fitted
+    cfg, found = fitted
     (cached,) = (corpus.parent / "cache").glob("*.bag_of_words.json")
     with monkeypatch.context() as patched:
         patched.setattr(module, "_fit", lambda _: pytest.fail("fitted again"))
-        assert bag_of_words(cfg, settings, Path()) == found
+        assert fitted_bag(cfg) == found
         # Settings that cannot change the result do not change the cache key.
-        assert bag_of_words(cfg, settings | {"model.d_model": 99}, Path()) == found
+        assert fitted_bag(cfg, **{"model.d_model": 99}) == found
     monkeypatch.setattr(module, "_fit", lambda _: found)
     for text in ("", "{}", "[1]"):
         cached.write_text(text)
-        assert bag_of_words(cfg, settings, Path()) == found
+        assert fitted_bag(cfg) == found
         assert json.loads(cached.read_text())["accuracy"] == found.accuracy
-    shorter = small_config(corpus, "data.max_len=2")
-    bag_of_words(shorter, identity.settings(shorter), Path())
+    fitted_bag(small_config(corpus, "data.max_len=2"))
     assert len(list((corpus.parent / "cache").glob("*.bag_of_words.json"))) == 2
 
 
@@ -84,14 +86,13 @@ def runs(*folders, **texts):
 
 def test_with_a_split_for_each_seed_it_is_the_mean_over_their_splits(tmp_path):
     asked = ["data=missing_palindrome", "data.corpus.sizes=[600,60,300]", f"cache_dir={tmp_path}"]
-    alone = []
-    for seed in (0, 1, 2):
+    folders, alone = [tmp_path / str(seed) for seed in (0, 1, 2)], []
+    for seed, run in enumerate(folders):
         cfg = checked(composed(*asked, "data.split_seed=seed", f"seed={seed}"))
-        (tmp_path / str(seed)).mkdir()
-        OmegaConf.save(OmegaConf.structured(cfg), tmp_path / str(seed) / "config.yaml")
-        numbered = checked(composed(*asked, f"data.split_seed={seed}"))
-        alone.append(bag_of_words(numbered, identity.settings(numbered), Path()))
-    given = runs(*(tmp_path / str(seed) for seed in (0, 1, 2))).assign(data="missing_palindrome")
+        run.mkdir()
+        configs.write_config(run, cfg)
+        alone.append(fitted_bag(checked(composed(*asked, f"data.split_seed={seed}"))))
+    given = runs(*folders).assign(data="missing_palindrome")
     (found,) = bags_of_words(pd.concat([given, given]))[0].values()
     for name in ("accuracy", "with_ends"):
         by_seed = [getattr(one, name) for one in alone]
@@ -101,16 +102,15 @@ def test_with_a_split_for_each_seed_it_is_the_mean_over_their_splits(tmp_path):
 
 
 def test_a_corpus_that_cannot_be_loaded_is_one_line_and_the_others_are_fitted(corpus, tmp_path):
-    for name, path in (("good", corpus), ("moved", tmp_path / "nowhere")):
-        (tmp_path / name).mkdir()
+    folders = [tmp_path / name for name in ("good", "moved", "odd", "none")]
+    for run, path in zip(folders[:2], (corpus, tmp_path / "nowhere"), strict=True):
+        run.mkdir()
         cfg = small_config(corpus)
-        cfg.data.name, cfg.data.path = name, str(path)
-        OmegaConf.save(OmegaConf.structured(cfg), tmp_path / name / "config.yaml")
-    (tmp_path / "odd").mkdir()
-    (tmp_path / "odd" / "config.yaml").write_text(
-        "data: {name: odd, corpus: {_target_: no.such}}\nencoding: {name: a}\n"
-    )
-    folders = [tmp_path / n for n in ("good", "moved", "odd", "none")]
+        cfg.data.name, cfg.data.path = run.name, str(path)
+        configs.write_config(run, cfg)
+    folders[2].mkdir()
+    odd = "data: {name: odd, corpus: {_target_: no.such}}\nencoding: {name: a}\n"
+    (folders[2] / "config.yaml").write_text(odd)
     given = runs(*folders, **{"data.path": folder(corpus).fingerprint})
     found, problems = bags_of_words(given)
     assert list(found) == [("good", "")]
@@ -143,7 +143,7 @@ def task(name, tmp_path, max_len=40):
     sizes = "data.corpus.sizes=[6000,60,3000]"
     cfg = checked(composed(f"data={name}", sizes, f"cache_dir={tmp_path}"))
     cfg.data.max_len = max_len  # the checks refuse to cut strings, unless the task is a user's own
-    return bag_of_words(cfg, identity.settings(cfg), Path())
+    return fitted_bag(cfg)
 
 
 def test_a_task_also_has_the_pair_of_its_ends(tmp_path):
@@ -155,28 +155,23 @@ def test_a_task_also_has_the_pair_of_its_ends(tmp_path):
     duplicate = task("missing_duplicate", tmp_path)
     assert duplicate.accuracy == pytest.approx(50, abs=4)
     assert duplicate.with_ends == pytest.approx(50, abs=6)
-    again = task("missing_duplicate", tmp_path)  # from the cache
-    assert again == duplicate
+    assert task("missing_duplicate", tmp_path) == duplicate  # from the cache
     cut = task("even_pairs", tmp_path, max_len=8)  # most last symbols are not read
     assert cut.with_ends < 65
 
 
 def test_a_corpus_whose_texts_changed_is_fitted_again(tmp_path, monkeypatch):
-    cfg = checked(
-        composed("data=even_pairs", "data.corpus.sizes=[60,9,9]", f"cache_dir={tmp_path}")
-    )
-    fits = []
-    monkeypatch.setattr(
-        module, "_fit", lambda cfg: fits.append(cfg) or module.BagOfWords(50, 9, 50)
-    )
-    for number in ({}, {}, {cfg.data.corpus["_target_"]: 1}):
-        monkeypatch.setattr(module, "PART_NUMERICS", number)
-        bag_of_words(cfg, identity.settings(cfg), Path())
-    assert len(fits) == 2
+    sizes = "data.corpus.sizes=[60,9,9]"
+    cfg = checked(composed("data=even_pairs", sizes, f"cache_dir={tmp_path}"))
+    bags = iter([module.BagOfWords(50, 9, 50), module.BagOfWords(60, 9, 60)])
+    monkeypatch.setattr(module, "_fit", lambda _: next(bags))
+    for numbers, accuracy in (({}, 50), ({}, 50), ({cfg.data.corpus["_target_"]: 1}, 60)):
+        monkeypatch.setattr(module, "PART_NUMERICS", numbers)
+        assert fitted_bag(cfg).accuracy == accuracy
 
 
 def test_a_text_has_no_pair_of_ends(corpus, fitted, tmp_path):
-    assert fitted[2].with_ends is None
+    assert fitted[1].with_ends is None
     # A text of two words is no task, though a folder replaces the corpus of one.
     cfg = small_config(corpus)
     cfg.data.corpus = {"test_lengths": []}
