@@ -1,4 +1,5 @@
-"""The spread by source of randomness: by hand, from simulated components, and in the report."""
+"""Facts about the runs of a cell: their spread by source of randomness, and whether they were
+trained long enough."""
 
 import numpy as np
 import pandas as pd
@@ -9,13 +10,13 @@ from posfuse.evidence.collect import collect
 from posfuse.report import page
 from posfuse.report.entry import sections_of
 from posfuse.report.sections import answer
-from posfuse.report.sections.spread import variance_tables
+from posfuse.report.sections.spread import convergence_tables, variance_tables
 from posfuse.report.sweep import Sweep
 from posfuse.statistics import paired as st
-from posfuse.statistics.cells import follows_seed, is_held, variance
+from posfuse.statistics.cells import convergence, follows_seed, is_held, variance
 from posfuse.statistics.comparisons import Criteria
 from posfuse.verdicts.claims import read_claims
-from small_records import write_record
+from small_records import write_sweep
 
 SETS = {
     "together": {},
@@ -26,15 +27,17 @@ SETS = {
 ALL = "initial values, batch order, dropout"
 
 
-def frame(accuracies, settings=None):
+def held_in(name, prefix=""):
+    """The settings of a set."""
+    return {f"{prefix}seeds.{s}": SETS[name].get(s) for s in ("init", "order", "dropout")}
+
+
+def frame(accuracies, **settings):
     """Runs of each (fusion, set of SETS), from its accuracies in percent by seed."""
     rows = [
         {
             "data": "tiny", "encoding": "sin", "fusion": fusion, "seed": seed,
-            "variant": "" if name == "together" else f"seeds={name}",
-            "test.accuracy": accuracy / 100,
-            **{f"settings.seeds.{s}": SETS[name].get(s) for s in ("init", "order", "dropout")},
-            **(settings or {}),
+            "test.accuracy": accuracy / 100, **held_in(name, "settings."), **settings,
         }
         for (fusion, name), values in accuracies.items()
         for seed, accuracy in enumerate(values)
@@ -57,11 +60,11 @@ def test_a_run_follows_its_seed_where_the_source_has_none():
     assert follows_seed(earlier).to_numpy().tolist() == [[True, True, True, False]] * 2
 
 
+TOGETHER = {("add", "together"): [50, 54, 58], ("mlp", "together"): [60, 60, 66]}
+
+
 def test_rows_by_hand():
-    runs = frame({
-        ("add", "together"): [50, 54, 58], ("add", "init"): [50, 51, 52],
-        ("mlp", "together"): [60, 60, 66], ("mlp", "init"): [60, 62, 61],
-    })  # fmt: skip
+    runs = frame(TOGETHER | {("add", "init"): [50, 51, 52], ("mlp", "init"): [60, 62, 61]})
     found = variance(runs, Criteria())
     assert found["varied"].tolist() == ["initial values", ALL] * 2
     init, whole = (row_of(found, "add", varied) for varied in ("initial values", ALL))
@@ -86,19 +89,19 @@ def test_rows_by_hand():
 )  # fmt: skip
 def test_each_fixed_split_has_its_rows(key, of_corpus):
     """A spread is compared with that of the runs with the same split."""
-    values = {"add": [50, 54, 58], "mlp": [60, 60, 66]}
     both = []
     for split, scale in ((0, 1), (1, 2)):
         settings = {f"settings.{key}": split}
         if of_corpus:
             settings["settings.data.corpus.split_seed"] = split
-        init = {(fusion, "init"): [50, 50 + scale, 50 + 2 * scale] for fusion in values}
-        together = {(fusion, "together"): own for fusion, own in values.items()}
-        both.append(frame(together | init, settings))
+        init = [50, 50 + scale, 50 + 2 * scale]
+        together = {key: 50 + (np.array(own) - 50) / scale for key, own in TOGETHER.items()}
+        values = together | {("add", "init"): init, ("mlp", "init"): init}
+        both.append(frame(values, **settings))
     found = variance(pd.concat(both, ignore_index=True), Criteria())
     own = found[(found["fusion"] == "add") & (found["varied"] == "initial values")]
     assert own["held"].tolist() == [f"order=0 dropout=0 {key}={split}" for split in (0, 1)]
-    assert own["share"].tolist() == pytest.approx([100 / 16, 100 / 4])
+    assert own["share"].tolist() == pytest.approx([100 / 16, 100])
     assert (found[found["fusion"] == "mlp"]["delta_n"] == 3).all()
 
 
@@ -121,14 +124,9 @@ def test_without_sets_to_compare_there_is_no_table():
 
 
 def test_runs_with_a_fixed_source_are_described_and_not_compared(tmp_path):
-    for fusion, gain in (("add", 0.0), ("concat", 0.1)):
-        for name, fixed in SETS.items():
-            for seed in range(3):
-                seeds = {f"seeds.{s}": fixed.get(s) for s in ("init", "order", "dropout")}
-                write_record(
-                    tmp_path, 0.5 + 0.025 * seed * (1 + gain) + gain, fusion, seed, settings=seeds,
-                    variant=f"seeds={name}",
-                )  # fmt: skip
+    scores = {"add": [0.5, 0.525, 0.55], "concat": [0.6, 0.6275, 0.655]}
+    for name in SETS:
+        write_sweep(tmp_path, scores, settings=held_in(name), variant=f"seeds={name}")
     runs, _ = collect(tmp_path)
     assert set(runs["variant"]) == {"", "seeds=init", "seeds=order", "seeds=dropout"}
     sweep = Sweep(str(tmp_path), runs, Criteria(), read_claims())
@@ -141,3 +139,17 @@ def test_runs_with_a_fixed_source_are_described_and_not_compared(tmp_path):
     held = runs[runs["variant"] != ""].reset_index(drop=True)
     alone = answer.section(Sweep(str(tmp_path), held, Criteria(), read_claims())).lead
     assert alone[1] == "No difference to add could be tested."
+
+
+def test_a_cell_counts_the_runs_that_were_best_at_their_last_evaluation():
+    best = {"add": [7, 3, 7, np.nan], "gate": [1, 2]}
+    runs = pd.DataFrame([(fusion, at) for fusion, own in best.items() for at in own])
+    runs = runs.set_axis(["fusion", "best_evaluation"], axis=1)
+    runs = runs.assign(data="tiny", encoding="sin", variant="", evaluations=7)
+    (table,) = convergence_tables(convergence(runs))
+    assert table.rows == [
+        ["tiny", "sin", "add", "2 of 3", "5.7", "7.0"],
+        ["tiny", "sin", "gate", "0 of 2", "1.5", "7.0"],
+    ]
+    without = runs.drop(columns=["best_evaluation", "evaluations"])
+    assert convergence_tables(convergence(without)) == []
