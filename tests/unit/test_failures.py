@@ -10,13 +10,7 @@ from posfuse.errors import ConfigError, Diverged, InputError
 from posfuse.process import signals
 from posfuse.runs import records
 from posfuse.runs.multirun import write_multirun
-from posfuse.sweeps.failures import (
-    Ending,
-    message_of,
-    record_failure,
-    retry,
-    summary,
-)
+from posfuse.sweeps.failures import Ending, message_of, record_failure, retry, summary
 
 OLD, RUN, OTHER = (f"data/encoding/fusion/seed={seed}" for seed in range(3))
 
@@ -62,8 +56,8 @@ def test_a_sweep_does_not_report_the_failures_of_another_command_in_its_folder(
     other = config.copy()
     other.hydra.overrides.task = ["seed=3"]
     write_multirun(other)
-    for name, kind in ((3, "failed"), (4, records.INTERRUPTED)):
-        folder = tmp_path / f"data/encoding/fusion/seed={name}"
+    for seed, kind in ((3, "failed"), (4, records.INTERRUPTED)):
+        folder = tmp_path / f"data/encoding/fusion/seed={seed}"
         folder.mkdir()
         record_failure("broken", folder, [], kind)
     ending.on_multirun_end(config)

@@ -2,11 +2,10 @@
 
 import os
 
-from omegaconf import OmegaConf
-
 from posfuse.runs.records import Diagnostic
 from posfuse.tracking.places import PLACES, prepare
 from posfuse.tracking.projection import STEP, Cell, config, display_name, rows, run_id, short_name
+from small_records import ask
 
 
 def identity(**more):
@@ -15,17 +14,13 @@ def identity(**more):
     return {"fingerprint": "f" * 16, "variant": "a=1", **cell, **more}
 
 
-def test_an_id_names_the_run_and_its_place():
-    same = {run_id(identity()), run_id(identity(seed=6))}  # the fingerprint includes the seed
-    ids = {run_id(identity(sweep_id="other")), run_id(identity(variant="")), *same}
-    ids |= {run_id(identity(), "2"), run_id(identity(fingerprint="0" * 16))}
-    assert (len(same), len(ids)) == (1, 5)
-    assert run_id(identity(), "2") == f"{run_id(identity())}-2"
-
-
-def test_an_id_changes_with_the_code_of_an_own_operator():
-    ids = {run_id(identity(code=code)) for code in ("a" * 16, "b" * 16)}
-    assert len(ids | {run_id(identity())}) == 3
+def test_an_id_names_the_run_its_place_and_the_code_of_an_own_operator():
+    changes = [{}, {"sweep_id": "other"}, {"variant": ""}, {"fingerprint": "0" * 16}]
+    changes += [{"code": "a" * 16}, {"code": "b" * 16}]
+    ids = [run_id(identity(**own)) for own in changes]
+    assert len(set(ids)) == len(changes)
+    assert run_id(identity(seed=6)) == ids[0]  # the fingerprint includes the seed
+    assert run_id(identity(), "2") == f"{ids[0]}-2"
 
 
 def test_a_name_shows_what_varies_in_the_sweep(tmp_path):
@@ -33,11 +28,8 @@ def test_a_name_shows_what_varies_in_the_sweep(tmp_path):
     own = identity(fusion="gate_scalar", variant="data.limit=9__model.token_scale=1")
     folder = tmp_path / "tiny" / "learned" / "gate_scalar" / own["variant"] / "seed=5"
     assert display_name(own, folder) == "tiny learned gate_scalar limit=9 token_scale=1 s5"
-    tasks = ["data=tiny", "fusion=gate_scalar", "data.limit=9", "model.token_scale=1,2", "seed=5"]
-    hydra = {"overrides": {"task": tasks}, "sweeper": {"params": {}}}
-    names = {"data": {"name": "tiny"}, "encoding": {"name": "learned"}, "fusion": {"name": "add"}}
-    sweep = OmegaConf.create({**names, "seed": 0, "hydra": hydra})
-    OmegaConf.save(sweep, tmp_path / "multirun.yaml")
+    tasks = ["data=tiny", "encoding=learned", "fusion=gate_scalar", "data.limit=9", "seed=5"]
+    ask(tmp_path, None, [*tasks, "model.token_scale=1,2"])
     assert display_name(own, folder) == "gate_scalar token_scale=1 s5"
     other = identity(fusion="gate_scalar", variant="model.token_scale=3")
     assert display_name(other, folder.with_name("seed=6")) == (

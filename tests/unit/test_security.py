@@ -6,7 +6,6 @@ test_report.py.
 
 import os
 import pickle
-import re
 from pathlib import Path
 
 import numpy as np
@@ -18,12 +17,13 @@ from posfuse import untrusted
 from posfuse.data import pretrained_folder, vocabulary
 from posfuse.data.pretrained_folder import read_tokenizer
 from posfuse.data.token_store import open_store
-from posfuse.errors import InputError
 from posfuse.runs import configs
 from posfuse.runs.multirun import read_multirun
 from posfuse.sweeps.status import runs_of
+from posfuse.training import hosts
 from posfuse.training.checkpoints import read_checkpoint
 from posfuse.training.export import CHECKSUM, _checksum, load_export
+from refusals import refusal
 from small_runs import small_config, write_corpus
 
 
@@ -50,12 +50,11 @@ def test_the_bounds_are_where_the_page_says(reader, digits, tmp_path):
 
 
 def test_a_checkpoint_runs_no_code(tmp_path):
-    torch.save({"state_dict": {}, "hostile": Hostile(tmp_path / "ran")}, tmp_path / "best.ckpt")
-    with pytest.raises(InputError, match=r"best\.ckpt: cannot be read \("):
-        read_checkpoint(tmp_path / "best.ckpt")
-    (tmp_path / "best.ckpt").write_bytes(pickle.dumps(Hostile(tmp_path / "ran")))
-    with pytest.raises(InputError, match=r"best\.ckpt: cannot be read"):
-        read_checkpoint(tmp_path / "best.ckpt")
+    path, hostile = tmp_path / "best.ckpt", Hostile(tmp_path / "ran")
+    torch.save({"state_dict": {}, "hostile": hostile}, path)
+    assert refusal(read_checkpoint, path).startswith(f"{path}: cannot be read (")
+    path.write_bytes(pickle.dumps(hostile))
+    assert refusal(read_checkpoint, path).startswith(f"{path}: cannot be read (")
     assert not (tmp_path / "ran").exists()
 
 
@@ -75,8 +74,8 @@ def test_an_export_with_a_hostile_header_is_one_line(tmp_path):
     header = {"config": laughs, "label_names": "[]", "vocabulary": "{}"}
     weights = {"a": torch.zeros(1)}
     save_file(weights, tmp_path / "a.safetensors", {**header, CHECKSUM: _checksum(weights, header)})
-    with pytest.raises(InputError, match=r"not a model that posfuse exported \(has an alias"):
-        load_export(tmp_path / "a.safetensors")
+    error = refusal(load_export, tmp_path / "a.safetensors")
+    assert "not a model that posfuse exported (has an alias" in error
 
 
 def test_a_hostile_multirun_file_runs_no_code_in_the_status_and_the_report(tmp_path):
@@ -93,29 +92,26 @@ def test_a_hostile_multirun_file_runs_no_code_in_the_status_and_the_report(tmp_p
 
 
 @pytest.mark.parametrize(
-    "values",
-    ["seed: x", "seed: null", "seed: [1]", "", "seed: 0\ndata: [1]", "seed: 0\nsweep: [1]",
-     "seed: 0\nsweep: {primary: 7}"],
-)  # fmt: skip
-def test_a_multirun_file_with_values_of_a_wrong_type_is_one_line(tmp_path, values: str):
-    (tmp_path / "multirun.yaml").write_text(
-        f"hydra: {{sweeper: {{params: {{}}}}, overrides: {{task: []}}}}\n{values}\n"
-    )
-    with pytest.raises(InputError, match=r"multirun\.yaml: not a sweep's settings"):
-        read_multirun(tmp_path)
-
-
-@pytest.mark.parametrize(
-    "asked_for",
-    ["seed=range(0,1000000000)", "a=range(0,1e9)", "a=shuffle(range(0,1000000000))",
-     "a=range(0,1000) b=range(0,1000)"],
-)  # fmt: skip
-def test_a_multirun_file_asks_for_a_bounded_number_of_runs(tmp_path, asked_for: str):
-    (tmp_path / "multirun.yaml").write_text(
-        f"hydra: {{sweeper: {{params: {{}}}}, overrides: {{task: {asked_for.split()}}}}}\nseed: 0"
-    )
-    with pytest.raises(InputError, match="more than 100000 runs"):
-        read_multirun(tmp_path)
+    ("values", "task", "problem"),
+    [
+        ("seed: x", "", ""),
+        ("seed: null", "", ""),
+        ("seed: [1]", "", ""),
+        ("", "", ""),
+        ("seed: 0\ndata: [1]", "", ""),
+        ("seed: 0\nsweep: [1]", "", ""),
+        ("seed: 0\nsweep: {primary: 7}", "", ""),
+        ("seed: 0", "seed=range(0,1000000000)", "more than 100000 runs"),
+        ("seed: 0", "a=range(0,1e9)", "more than 100000 runs"),
+        ("seed: 0", "a=shuffle(range(0,1000000000))", "more than 100000 runs"),
+        ("seed: 0", "a=range(0,1000) b=range(0,1000)", "more than 100000 runs"),
+    ],
+)
+def test_a_multirun_file_that_is_no_sweeps_is_one_line(tmp_path, values, task, problem):
+    hydra = f"hydra: {{sweeper: {{params: {{}}}}, overrides: {{task: {task.split()}}}}}"
+    (tmp_path / "multirun.yaml").write_text(f"{hydra}\n{values}\n")
+    error = refusal(read_multirun, tmp_path)
+    assert error.startswith(f"{tmp_path}/multirun.yaml: not a sweep's settings ({problem}")
 
 
 def test_a_config_is_read_without_its_code(tmp_path):
@@ -129,21 +125,16 @@ def test_a_config_is_read_without_its_code(tmp_path):
 def test_a_tokenizer_is_text_of_bounded_size(tmp_path, monkeypatch):
     for name in ("config.json", "model.safetensors", "tokenizer.json"):
         (tmp_path / name).write_text("{" * 100_000)
-    with pytest.raises(InputError, match=r"tokenizer\.json: not a tokenizer"):
-        read_tokenizer(str(tmp_path))
+    assert "tokenizer.json: not a tokenizer" in refusal(read_tokenizer, str(tmp_path))
     monkeypatch.setattr(vocabulary, "LARGEST_TOKENIZER", 10)
-    with pytest.raises(InputError, match="larger than 10 bytes"):
-        read_tokenizer(str(tmp_path))
+    assert "larger than 10 bytes" in refusal(read_tokenizer, str(tmp_path))
 
 
 def test_transformers_gets_no_permission_to_run_code():
-    source = (Path(__file__).parents[2] / "src/posfuse/training/hosts.py").read_text(
-        encoding="utf-8"
-    )
-    calls = re.findall(r"from_pretrained\(", source)
+    source = Path(hosts.__file__).read_text(encoding="utf-8")
     assert '"trust_remote_code": False' in source
     assert '"local_files_only": True' in source
-    assert source.count("**local") == len(calls)
+    assert source.count("**local") == source.count("from_pretrained(")
 
 
 def test_the_page_states_the_limits_of_the_code():

@@ -41,33 +41,37 @@ def run_in(sweep, fusion, seed):
     return sweep / "tiny" / "sinusoidal" / fusion / f"seed={seed}"
 
 
+def unfinished(sweep, fusion, seed):
+    """A run whose result is removed."""
+    run = run_in(sweep, fusion, seed)
+    (run / records.RESULT).unlink()
+    return run
+
+
 def test_a_sweep_with_a_run_of_each_state(sweep):
     assert shown(sweep)[1][-1] == "6 of 6 runs are done"
-    (run_in(sweep, "add", 0) / records.RESULT).unlink()  # "stopped"
+    unfinished(sweep, "add", 0)  # "stopped"
     for seed, kind in ((1, "interrupted"), (2, "diverged")):
-        (run_in(sweep, "add", seed) / records.RESULT).unlink()
-        write_failure(run_in(sweep, "add", seed), kind, f"so {kind}")
+        write_failure(unfinished(sweep, "add", seed), kind, f"so {kind}")
     run_in(sweep, "concat", 0).rename(sweep.parent / "away")
-    running = run_in(sweep, "concat", 1)
-    (running / records.RESULT).unlink()
+    running = unfinished(sweep, "concat", 1)
     with records.sole_use(running):
         assert "running: tiny/sinusoidal/concat seed=1" in shown(sweep)[1]  # in its first epoch
         progress = {"epoch": 2, "epochs": 4, "epoch_seconds": 30.0}
         records.write_json(running / records.PROGRESS, progress)
-        assert shown(sweep) == (
-            0,
-            [
-                f"{sweep}:",
-                "tiny/sinusoidal/add 1 interrupted, 1 stopped, 1 failed",
-                "tiny/sinusoidal/concat 1 done, 1 running, 1 missing",
-                "stopped: tiny/sinusoidal/add seed=0",
-                "interrupted: tiny/sinusoidal/add seed=1: so interrupted",
-                "failed: tiny/sinusoidal/add seed=2: so diverged",
-                "running: tiny/sinusoidal/concat seed=1: epoch 2/4",
-                # 3 x 10 s, 10 s and 60 s
-                "1 of 6 runs are done, 1 running, 1 failed, about 2 min left",
-            ],
-        )
+        code, lines = shown(sweep)
+    assert code == 0
+    assert lines == [
+        f"{sweep}:",
+        "tiny/sinusoidal/add 1 interrupted, 1 stopped, 1 failed",
+        "tiny/sinusoidal/concat 1 done, 1 running, 1 missing",
+        "stopped: tiny/sinusoidal/add seed=0",
+        "interrupted: tiny/sinusoidal/add seed=1: so interrupted",
+        "failed: tiny/sinusoidal/add seed=2: so diverged",
+        "running: tiny/sinusoidal/concat seed=1: epoch 2/4",
+        # 3 x 10 s, 10 s and 60 s
+        "1 of 6 runs are done, 1 running, 1 failed, about 2 min left",
+    ]
 
 
 def test_the_last_line_is_the_next_step_unless_a_run_is_running(sweep):
@@ -75,8 +79,7 @@ def test_the_last_line_is_the_next_step_unless_a_run_is_running(sweep):
         return called("status", sweep)[0].splitlines()[-1]
 
     assert last() == f"next: posfuse report {sweep}"
-    run = run_in(sweep, "add", 0)
-    (run / records.RESULT).unlink()
+    run = unfinished(sweep, "add", 0)
     assert last() == "next: run the sweep's command again; it skips finished runs"
     with records.sole_use(run):
         assert last().startswith("5 of 6 runs are done, 1 running")
@@ -92,14 +95,13 @@ def test_the_page_of_a_narrow_terminal_breaks_no_name(sweep):
 def test_a_sweep_says_how_far_it_is_while_it_runs(sweep, monkeypatch):
     """Two runs are not done. The failure of `add`, of an earlier command, is repeated; that of
     `concat` is new."""
-    for fusion in ("add", "concat"):
-        (run_in(sweep, fusion, 0) / records.RESULT).unlink()
-    write_failure(run_in(sweep, "add", 0), "failed", "no")
+    run = unfinished(sweep, "concat", 0)
+    write_failure(unfinished(sweep, "add", 0), "failed", "no")
     said, before = queue.Queue(), threading.active_count()
     monkeypatch.setattr(status, "MINUTE", 0.01)
     with status.every_minute(said.put, sweep):
         assert said.get() == f"{sweep}: 4 of 6 runs are done, about 15 s left"
-        write_failure(run_in(sweep, "concat", 0), "failed", "no", id="2")
+        write_failure(run, "failed", "no", id="2")
         last = f"{sweep}: 4 of 6 runs are done, 1 failed, about 5 s left"
         assert last in (said.get() for _ in range(100))
     assert threading.active_count() == before
@@ -123,8 +125,7 @@ def test_trials_that_a_search_has_not_proposed_yet_are_missing(sweep):
 
 def test_a_run_without_multirun_yaml_is_found(sweep):
     (sweep / "multirun.yaml").unlink()
-    assert {run.state for run in runs_of(sweep)} == {"done"}
-    assert len(runs_of(sweep)) == 6
+    assert [run.state for run in runs_of(sweep)] == ["done"] * 6
 
 
 class Terminal(io.StringIO):
@@ -183,8 +184,7 @@ def test_what_is_no_sweep_is_one_line(tmp_path):
 
 def test_nothing_is_written_and_a_lock_is_seen_and_not_released(sweep, monkeypatch):
     """Tests may run as root, who may write anywhere: so opening a file to write it fails here."""
-    run = run_in(sweep, "add", 0)
-    (run / records.RESULT).unlink()
+    run = unfinished(sweep, "add", 0)
     before = sorted(sweep.rglob("*"))
     assert any(line.startswith("stopped: ") for line in shown(sweep)[1])
     assert sorted(sweep.rglob("*")) == before
@@ -213,28 +213,19 @@ def test_nothing_is_written_and_a_lock_is_seen_and_not_released(sweep, monkeypat
      '{"epoch": 1, "epochs": 1' + "0" * 400 + ', "epoch_seconds": 3}'],
 )  # fmt: skip
 def test_a_damaged_progress_json_is_no_progress(text, sweep):
-    run = run_in(sweep, "add", 0)
-    (run / records.RESULT).unlink()
+    run = unfinished(sweep, "add", 0)
     (run / records.PROGRESS).write_text(text)
     with records.sole_use(run):
-        code, lines = shown(sweep)
-    assert (code, lines[-2:]) == (
-        0,
-        [
-            "running: tiny/sinusoidal/add seed=0",
-            "5 of 6 runs are done, 1 running, about 5 s left",
-        ],
-    )
+        *_, state, count = shown(sweep)[1]
+    assert state == "running: tiny/sinusoidal/add seed=0"
+    assert count == "5 of 6 runs are done, 1 running, about 5 s left"
 
 
 def test_a_result_that_is_not_the_one_asked_for_is_not_done(sweep):
     """A copied folder, and a run whose folder held another configuration's result."""
-    copied = run_in(sweep, "add", 1)
-    shutil.rmtree(copied)
-    shutil.copytree(run_in(sweep, "add", 0), copied)
-    moved = run_in(sweep, "concat", 1)
-    shutil.rmtree(moved)
-    shutil.copytree(run_in(sweep, "add", 1), moved)
+    copied, moved = run_in(sweep, "add", 1), run_in(sweep, "concat", 1)
+    for run in (copied, moved):
+        shutil.copytree(run_in(sweep, "add", 0), run, dirs_exist_ok=True)
     refused = run_in(sweep, "concat", 0)
     write_failure(refused, "conflict", "other")
     _, lines = shown(sweep)
