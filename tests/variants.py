@@ -6,8 +6,9 @@ import torch
 import torch.nn.functional as F
 from hydra.utils import get_class
 from omegaconf import OmegaConf
+from torch import nn
 
-from posfuse.config import CONF_DIR
+from posfuse.config import CONF_DIR, OptimConfig
 from posfuse.data.batching import Batch
 from posfuse.model.attention_encoding import AttentionEncoding
 from posfuse.model.dropout import Draws, new_seed, zero_
@@ -16,6 +17,17 @@ from posfuse.model.encoding import Table
 from posfuse.model.fusion import Fusion
 from posfuse.model.kernels import _blocks
 from posfuse.model.network import Backbone, PositionClassifier, initialize
+from posfuse.training.classifier import Classifier
+
+# The parameters of nn.TransformerEncoderLayer by the names in our blocks.
+TORCH_NAMES = {
+    "attention.qkv_weight": "self_attn.in_proj_weight",
+    "attention.qkv_bias": "self_attn.in_proj_bias",
+    "attention.out_weight": "self_attn.out_proj.weight",
+    "attention.out_bias": "self_attn.out_proj.bias",
+    **{f"{m}.{p}": f"{m}.{p}" for m in ("linear1", "linear2", "norm1", "norm2")
+       for p in ("weight", "bias")},
+}  # fmt: skip
 
 
 def read_group(group: str) -> dict[str, Any]:
@@ -25,6 +37,11 @@ def read_group(group: str) -> dict[str, Any]:
 
 OPERATORS, ENCODINGS = read_group("fusion"), read_group("encoding")
 HOST = ENCODINGS.pop("host")  # a table of zeros without a pretrained model: test_hosts.py
+
+
+def pairs(operator: str, encoding: str) -> list[tuple[str, str]]:
+    """Operators and encodings do not interact: each of them with this one of the others."""
+    return [(name, encoding) for name in OPERATORS] + [(operator, name) for name in ENCODINGS]
 
 
 def build(node: Any, **arguments: Any) -> Any:
@@ -63,10 +80,51 @@ def make_network(
     return network
 
 
+class Bidirectional(AttentionEncoding):
+    """Ignores that attention must be causal."""
+
+    def forward(self, q, k, v, mask, positions, bias, p, causal):
+        return super().forward(q, k, v, mask, positions, bias, p, False)
+
+
 def random_tensor(*shape: int, seed: int = 0) -> torch.Tensor:
     """N(0, 1) in float64, of its own generator."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+def randomized(module: nn.Module, scale: float = 1.0) -> nn.Module:
+    """The module with parameters from N(0, scale^2), so that no gate is near 0.5 and no two
+    positions are alike."""
+    for i, parameter in enumerate(module.parameters()):
+        parameter.data = scale * random_tensor(*parameter.shape, seed=i).to(parameter)
+    return module
+
+
+def batch_of(*documents: list[int]) -> Batch:
+    """A padded batch; its labels are 0, 1, 2, 0 and so on."""
+    lengths, index = torch.tensor([*map(len, documents)]), torch.arange(len(documents))
+    ids = nn.utils.rnn.pad_sequence([*map(torch.tensor, documents)], batch_first=True)
+    return Batch(ids, index % 3, lengths, index, int(lengths.sum()))
+
+
+def training_step(monkeypatch, network, batch, seed=0, step=0, rank=0) -> torch.Tensor:
+    """The loss of a training step of a run with this seed."""
+    monkeypatch.setattr(Classifier, "global_step", step)
+    monkeypatch.setattr(Classifier, "global_rank", rank)
+    monkeypatch.setattr(Classifier, "log", lambda *args, **kwargs: None)
+    return Classifier(network, OptimConfig(), 3, seed).train().training_step(batch, 0)
+
+
+def check_equal(y, expected, inputs, atol=1e-12):
+    """The outputs and their gradients by the inputs are equal."""
+    weights = random_tensor(*y.shape, seed=7)
+    both = [
+        (out, *torch.autograd.grad((out * weights).sum(), inputs, materialize_grads=True))
+        for out in (y, expected)
+    ]
+    for mine, other in zip(*both, strict=True):
+        torch.testing.assert_close(mine, other, rtol=0, atol=atol)
 
 
 def dense_weights(model: PositionClassifier, batch: Batch, layer: int) -> torch.Tensor:

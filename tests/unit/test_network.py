@@ -1,51 +1,44 @@
 """The whole network, and the meaning of paired seeds."""
 
-import math
-from types import SimpleNamespace
-
-import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
-from posfuse.config import OptimConfig
 from posfuse.data.batching import Batch
 from posfuse.model import dropout
 from posfuse.model.dropout import Dropout
 from posfuse.model.network import initialize
-from posfuse.training.classifier import Classifier
-from variants import ENCODINGS, OPERATORS, make_network, random_tensor
+from variants import OPERATORS, batch_of, make_network, pairs, random_tensor, training_step
 
 D, V, C = 8, 20, 3
-# Operators and encodings do not interact: each of them with one of the others.
-PAIRS = [(fusion, "learned") for fusion in OPERATORS] + [("add", name) for name in ENCODINGS]
+PAIRS = pairs("add", "learned")
+every_pair = pytest.mark.parametrize(("fusion", "encoding"), PAIRS)
 
 
 def batch(lengths: list[int]) -> Batch:
     draw = torch.Generator().manual_seed(0)
-    n = torch.tensor(lengths)
-    ids = torch.randint(1, V, (len(n), max(lengths)), generator=draw)
-    ids[torch.arange(ids.shape[1]) >= n[:, None]] = 0
-    return Batch(ids, torch.arange(len(n)) % C, n, torch.arange(len(n)), int(n.sum()))
+    return batch_of(*(torch.randint(1, V, (n,), generator=draw).tolist() for n in lengths))
 
 
-@pytest.mark.parametrize(("fusion", "encoding"), PAIRS)
+@every_pair
 def test_every_variant_trains_every_parameter_and_in_bfloat16(fusion: str, encoding: str) -> None:
     network, given = make_network(fusion, encoding).train(), batch([7, 4])
     logits = network(given.ids, given.lengths)
     assert logits.shape == (2, C)
-    torch.nn.functional.cross_entropy(logits, given.labels).backward()
+    F.cross_entropy(logits, given.labels).backward()
     for name, parameter in network.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.isfinite().all(), name
-        assert parameter.grad.any(), name
+        reached = parameter.grad != 0
+        assert reached.all() if name.startswith("fusion.") else reached.any(), name
     network.zero_grad()
     with torch.autocast("cpu", torch.bfloat16):
         logits = network(given.ids, given.lengths)
-    torch.nn.functional.cross_entropy(logits.float(), given.labels).backward()
+    F.cross_entropy(logits.float(), given.labels).backward()
     assert all(p.grad.isfinite().all() for p in network.parameters() if p.grad is not None)
 
 
-@pytest.mark.parametrize(("fusion", "encoding"), PAIRS)
+@every_pair
 def test_a_step_on_a_gpu_does_not_wait_for_results(
     fusion: str, encoding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -54,7 +47,7 @@ def test_a_step_on_a_gpu_does_not_wait_for_results(
     network = make_network(fusion, encoding).to("meta").train()
     given = batch([7, 4]).to("meta")
     logits = network(given.ids, given.lengths)
-    torch.nn.functional.cross_entropy(logits, given.labels).backward()
+    F.cross_entropy(logits, given.labels).backward()
     norm = torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
     assert logits.shape == (2, C)
     assert norm.device.type == "meta"
@@ -83,7 +76,7 @@ def test_on_a_gpu_a_step_compiles_to_one_graph_for_every_length(
             assert network(given.ids, given.lengths).shape == (len(lengths), C)
 
 
-@pytest.mark.parametrize(("fusion", "encoding"), PAIRS)
+@every_pair
 def test_logits_do_not_depend_on_padding_or_the_rest_of_the_batch(
     fusion: str, encoding: str
 ) -> None:
@@ -93,12 +86,6 @@ def test_logits_do_not_depend_on_padding_or_the_rest_of_the_batch(
     for b, n in enumerate(given.lengths.tolist()):
         alone = network(given.ids[b : b + 1, :n], given.lengths[b : b + 1])
         torch.testing.assert_close(together[b : b + 1], alone, atol=1e-5, rtol=1e-5)
-
-
-def test_an_empty_document_or_unknown_words_give_finite_logits() -> None:
-    network = make_network("gate_scalar").eval()
-    ids = torch.tensor([[1, 1, 1], [0, 0, 0]])
-    assert network(ids, torch.tensor([3, 0])).isfinite().all()
 
 
 def test_shared_parameters_start_bitwise_equal_in_every_variant() -> None:
@@ -111,22 +98,16 @@ def test_shared_parameters_start_bitwise_equal_in_every_variant() -> None:
 
 
 def test_dropout_draws_the_same_masks_for_every_operator(monkeypatch) -> None:
-    monkeypatch.setattr(Classifier, "global_step", 5)
     masks = {}
     for fusion in OPERATORS:
-        classifier = Classifier(make_network(fusion), OptimConfig(), C, seed=0).train()
-        classifier.log = lambda *args, **kwargs: None
-        seen: list[torch.Tensor] = []
-        for module in classifier.modules():
+        network, seen = make_network(fusion), masks.setdefault(fusion, [])
+        for module in network.modules():
             if isinstance(module, Dropout):
                 # With an input of ones the output is the mask.
                 module.register_forward_pre_hook(lambda m, args: (torch.ones_like(args[0]),))
-                module.register_forward_hook(
-                    lambda m, args, out, to=seen: to.append(out.detach().clone())
-                )
+                module.register_forward_hook(lambda m, args, out, to=seen: to.append(out.detach()))
         torch.manual_seed(len(masks))
-        classifier.training_step(batch([7, 4]), 0)
-        masks[fusion] = seen
+        training_step(monkeypatch, network, batch([7, 4]), step=5)
     assert len(masks["add"]) == 7  # three per block, one before the head
     for fusion, seen in masks.items():
         for mine, reference in zip(seen, masks["add"], strict=True):
@@ -147,10 +128,7 @@ def test_another_seed_draws_other_values_for_every_weight() -> None:
 
 def test_masks_differ_between_steps_and_seeds_and_repeat(monkeypatch) -> None:
     def loss(seed: int, step: int) -> float:
-        monkeypatch.setattr(Classifier, "global_step", step)
-        classifier = Classifier(make_network("add"), OptimConfig(), C, seed).train()
-        classifier.log = lambda *args, **kwargs: None
-        return classifier.training_step(batch([7, 4]), 0).item()
+        return training_step(monkeypatch, make_network(), batch([7, 4]), seed, step).item()
 
     losses = [loss(0, 0), loss(0, 1), loss(1, 0)]
     assert len(set(losses)) == 3
@@ -169,17 +147,6 @@ def test_token_scale_reaches_the_fusion() -> None:
     torch.testing.assert_close(seen[0.25], embedded / 4)
 
 
-# fused_norm
-
-
-def normed(row: list[float], gain: list[float], shift: list[float]) -> list[float]:
-    """LayerNorm (Ba et al. 2016, eq. 4) of one vector, in plain Python."""
-    mean = sum(row) / len(row)
-    variance = sum((x - mean) ** 2 for x in row) / len(row)
-    scaled = [(x - mean) / math.sqrt(variance + 1e-5) for x in row]
-    return [g * x + b for g, x, b in zip(gain, scaled, shift, strict=True)]
-
-
 def test_a_norm_stands_between_fusion_and_encoder() -> None:
     gain, shift = random_tensor(D, seed=1), random_tensor(D, seed=2)
     for fusion in OPERATORS:
@@ -189,9 +156,7 @@ def test_a_norm_stands_between_fusion_and_encoder() -> None:
         given, seen = batch([5, 3]), []
         network.encoder.register_forward_pre_hook(lambda m, inputs, to=seen: to.append(inputs[0]))
         network(given.ids, given.lengths)
-        rows = plain.fuse(given.ids).flatten(0, 1).tolist()
-        expected = [normed(row, gain.tolist(), shift.tolist()) for row in rows]
-        expected = torch.tensor(expected, dtype=torch.float64).view(2, 5, D)
+        expected = F.layer_norm(plain.fuse(given.ids), (D,), gain, shift)
         torch.testing.assert_close(seen[0], expected, rtol=0, atol=1e-12)
         places = torch.tensor([4, 0, 2])
         packed = network.fuse(given.ids[0, places], places)
@@ -204,24 +169,5 @@ def test_a_norm_adds_its_own_parameters_and_changes_no_others() -> None:
         found = make_network(fusion, encoding, 1, fused_norm="layer").state_dict()
         assert found.keys() - plain.keys() == {"fused_norm.weight", "fused_norm.bias"}
         assert all(torch.equal(found[name], plain[name]) for name in plain)
-        assert not [name for name in plain if "fused_norm" in name]
     with pytest.raises(ValueError, match="fused_norm is 'batch'; use layer or none"):
         make_network(fused_norm="batch")
-
-
-def test_predictions_are_in_the_order_of_the_documents():
-    documents = SimpleNamespace(
-        whole_lengths=np.array([5, 6, 7]), groups=np.array([40, 41, 40]), rows=np.array([8, 2, 9])
-    )
-    classifier = Classifier(make_network("add"), OptimConfig(), C, seed=0)
-    classifier.predictions = [
-        {"index": torch.tensor(i), "log_p": -torch.tensor([[n, n + 0.5] for n in i])}
-        for i in ([2, 0], [1])
-    ]
-    table = classifier.prediction_table(documents)
-    assert table["index"].tolist() == [0, 1, 2]
-    assert table["length"].tolist() == [5, 6, 7]
-    assert table["group"].tolist() == [40, 41, 40]
-    assert table["row"].tolist() == [8, 2, 9]
-    assert table["log_p_1"].tolist() == [-0.5, -1.5, -2.5]
-    assert list(table) == ["index", "row", "length", "group", "log_p_0", "log_p_1"]
