@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from posfuse.model import kernels
 from posfuse.model.attention_encoding import Alibi
 from posfuse.model.kernels import block_attention
-from variants import drawn_masks, random_tensor
+from variants import check_equal, drawn_masks, random_tensor
 
 B, H, L, D = 3, 2, 9, 4
 BLOCKS = {"whole": 10**6, "documents": 2 * H * L**2, "queries": 4 * H * L, "one score": 0}
@@ -46,14 +46,6 @@ def plain(q, k, v, mask, bias, dropped, causal):
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf)
     return (scores.softmax(-1) * dropped) @ v
-
-
-def check_equal(y, expected, inputs, atol=1e-12):
-    """The outputs and their gradients are equal."""
-    weights = random_tensor(*y.shape, seed=7)
-    both = [(out, *torch.autograd.grad((out * weights).sum(), inputs)) for out in (y, expected)]
-    for mine, other in zip(*both, strict=True):
-        torch.testing.assert_close(mine, other, rtol=0, atol=atol)
 
 
 @pytest.mark.parametrize("blocks", BLOCKS)

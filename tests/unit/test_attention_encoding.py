@@ -13,7 +13,15 @@ from posfuse.runs.checks import checked
 from posfuse.runs.identity import settings
 from posfuse.training.build import build_parts
 from small_runs import composed
-from variants import ENCODINGS, build, drawn_masks, make_network, random_tensor
+from variants import (
+    ENCODINGS,
+    build,
+    check_equal,
+    drawn_masks,
+    make_network,
+    random_tensor,
+    randomized,
+)
 
 D_MODEL, N_HEADS, MAX_LEN = 16, 2, 40
 NAMES = [name for name, node in ENCODINGS.items() if node.get("attention")]
@@ -31,14 +39,10 @@ KINDS = list(dict.fromkeys([*NAMES, *OPTIONS]))
 LEARNED = [name for name in NAMES if name not in ("rope", "rope_partial", "alibi", "sandwich")]
 
 
-def make(name: str, seed: int = 0, **options) -> AttentionEncoding:
-    torch.manual_seed(seed)
+def make(name: str, **options) -> AttentionEncoding:
     node = ENCODINGS["rope" if name == "rope_long" else name.split()[0]].attention
     options = {"max_len": MAX_LEN, **OPTIONS.get(name, {}), **options}
-    made = build(node, d_model=D_MODEL, n_heads=N_HEADS, **options).double()
-    for parameter in made.parameters():
-        torch.nn.init.normal_(parameter)  # so that all positions differ
-    return made
+    return randomized(build(node, d_model=D_MODEL, n_heads=N_HEADS, **options).double())
 
 
 def qkv(length=9, batch=3, seed=0):
@@ -50,35 +54,18 @@ def run(encoding, q, k, v, mask=None, positions=None, p=0.0):
     return encoding(q, k, v, mask, positions, encoding.bias(positions), p)
 
 
-def by_scores(scores, v, mask=None):
-    if mask is not None:
-        scores = scores.masked_fill(~mask, -torch.inf)
-    return scores.softmax(-1) @ v
-
-
-def literal_scores(name, encoding, q, k, positions):
-    """Each score by the formula of its paper."""
-    batch, heads, length, _ = q.shape
-    scores = torch.zeros(batch, heads, length, length, dtype=torch.float64)
-    for b, h, m, n in product(range(batch), range(heads), range(length), range(length)):
-        i, j = positions[m].item(), positions[n].item()
-        scores[b, h, m, n] = literal_score(name, encoding, q[b, h, m], k[b, h, n], h, i, j)
-    return scores
-
-
 @pytest.mark.parametrize("name", KINDS)
+@torch.no_grad()
 def test_scores_follow_the_papers_formula_one_by_one(name):
-    q, k, v = qkv(length=21)
-    encoding = make(name)
-    spread = torch.randperm(MAX_LEN)[:21].sort().values
-    for positions in (torch.arange(21), spread):
-        scores = literal_scores(name, encoding, q, k, positions)
-        for mask in (None, (torch.arange(21) < torch.tensor([[21], [5], [1]]))[:, None, None]):
-            with torch.no_grad():
-                found = run(encoding, q, k, v, mask, positions)
-                expected = by_scores(scores, v, mask)
-            # The angles, slopes and masks have single precision.
-            torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    q, k, v = qkv(length=21, batch=1)
+    encoding, scores = make(name), torch.zeros(1, N_HEADS, 21, 21, dtype=torch.float64)
+    for positions in (torch.arange(21), torch.arange(21) * 39 // 20):
+        places = [*enumerate(positions.tolist())]
+        for h, (m, i), (n, j) in product(range(N_HEADS), places, places):
+            scores[0, h, m, n] = literal_score(name, encoding, q[0, h, m], k[0, h, n], h, i, j)
+        found = run(encoding, q, k, v, positions=positions)
+        # The angles and slopes have single precision.
+        torch.testing.assert_close(found, scores.softmax(-1) @ v, rtol=1e-5, atol=1e-6)
 
 
 def test_alibi_slopes_are_the_published_ones():
@@ -121,32 +108,17 @@ def test_it_equals_its_plain_twin_with_the_masks_drawn(name, monkeypatch):
     for length, p, scores in product((1, 9), (0.0, 0.5), (10**6, 2 * 81, 27, 0)):
         monkeypatch.setitem(kernels.SCORES, "cpu", scores * N_HEADS)
         at = [x.requires_grad_() for x in qkv(length)]
-        inputs = [*at, *encoding.parameters()]
         mask = (torch.arange(length) < torch.tensor([[length], [4], [1]]))[:, None, None]
+        every = torch.arange(length)
         torch.manual_seed(5)
-        y = run(encoding, *at, mask, p=p)
+        y = run(encoding, *at, mask, 3 * every, p)
         torch.manual_seed(5)
         masks = drawn_masks(at[0].shape, p)
-        every = torch.arange(length)
-        expected = encoding.weights(*at[:2], mask, every, every) * masks @ at[2]
-        seen = random_tensor(*y.shape, seed=7)
-        both = [
-            (out, *torch.autograd.grad((out * seen).sum(), inputs, materialize_grads=True))
-            for out in (y, expected)
-        ]
-        for mine, plain in zip(*both, strict=True):
-            torch.testing.assert_close(mine, plain, rtol=0, atol=1e-12)
-
-
-def test_the_weights_of_some_queries_are_rows_of_all_weights():
-    q, k, _ = qkv()
-    for name in KINDS:
-        encoding = make(name)
-        positions = 3 * torch.arange(9)
-        whole = encoding.weights(q, k, None, positions, torch.arange(9))
-        some = torch.tensor([7, 0, 3])
-        found = encoding.weights(q, k, None, positions, some)
-        torch.testing.assert_close(found, whole[:, :, some])
+        weights = encoding.weights(*at[:2], mask, 3 * every, every)
+        check_equal(y, weights * masks @ at[2], [*at, *encoding.parameters()])
+        some = every.flip(0)[::2]
+        of_some = encoding.weights(*at[:2], mask, 3 * every, some)
+        torch.testing.assert_close(of_some, weights[:, :, some])
 
 
 @pytest.mark.parametrize("name", LEARNED)

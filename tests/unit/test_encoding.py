@@ -7,7 +7,7 @@ import torch
 from scipy.stats import ks_2samp, kstest
 
 from posfuse.model.encoding import Fourier
-from variants import ENCODINGS, make_network, make_table
+from variants import ENCODINGS, make_network, make_table, randomized
 
 
 @pytest.mark.parametrize("name", ENCODINGS)
@@ -51,9 +51,7 @@ def test_fixed_tables_are_neither_trained_nor_saved(name):
 
 
 def test_fourier_features_follow_the_formula():
-    table = Fourier(3, 50, gamma=5.0, features=4, hidden=2).double()
-    for parameter in table.parameters():
-        torch.nn.init.normal_(parameter)
+    table = randomized(Fourier(3, 50, gamma=5.0, features=4, hidden=2).double())
     w, w1, b1, w2, b2 = (parameter.tolist() for parameter in table.parameters())
     for i, row in enumerate(table().tolist()):
         angles = [i * frequency / 5 for frequency in w]
