@@ -1,27 +1,26 @@
-"""KERPLE, FIRE, TUPE, DIET and PoPE: initial values, gradients, bounds, and memory.
+"""KERPLE, FIRE, TUPE, DIET and PoPE: initial values, gradients and bounds; memory of all encodings.
 test_attention_encoding.py compares every score with a second implementation."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
-from torch import nn
+import torch.nn.functional as F
 
 from memory import Peak
+from posfuse.config import OptimConfig
 from posfuse.model import kernels
 from posfuse.model.biases import Fire, Kerple
+from posfuse.model.encoder import Encoder
+from posfuse.model.language_model import LanguageModel
+from posfuse.model.network import Backbone, PositionClassifier, initialize
 from posfuse.model.polar import Pope
 from posfuse.model.untied import Diet, Tupe
-from posfuse.runs.checks import checked
-from posfuse.training.build import build_network
 from posfuse.training.classifier import Classifier
-from small_runs import composed
-from variants import ENCODINGS, build, random_tensor
+from variants import ENCODINGS, build, check_equal, make_fusion, make_network, make_table
 
 NAMES = [name for name, node in ENCODINGS.items() if node.get("attention")]
-
-
-# KERPLE
 
 
 def test_kerples_parameters_start_within_the_authors_ranges():
@@ -40,20 +39,11 @@ def test_fires_mlp_is_an_mlp_of_relus_with_its_gradients():
     encoding.weight_in.data[2] = 0.0  # never bends
     encoding.weight_in.data[3], encoding.bias_in.data[3] = 0.0, 0.0
     encoding.bias_in.data[4] = 50.0  # bends far outside
-    plain = nn.Sequential(nn.Linear(1, 7), nn.ReLU(), nn.Linear(7, 3, bias=False)).double()
-    plain[0].weight.data = encoding.weight_in.data[:, None].clone()
-    plain[0].bias.data = encoding.bias_in.data.clone()
-    plain[2].weight.data = encoding.weight_out.data.clone()
-    x = torch.linspace(-1, 1, 999, dtype=torch.float64).view(27, 37).requires_grad_()
-    found, expected = encoding.mlp(x), plain(x[..., None]).permute(2, 0, 1)
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
-    dy = random_tensor(3, 27, 37)
-    mine = torch.autograd.grad(
-        (found * dy).sum(), (x, encoding.weight_in, encoding.bias_in, encoding.weight_out)
-    )
-    theirs = torch.autograd.grad((expected * dy).sum(), (x, *plain.parameters()))
-    for own, other in zip(mine, theirs, strict=True):
-        torch.testing.assert_close(own.flatten(), other.flatten(), rtol=0, atol=1e-11)
+    x = torch.linspace(-1, 1, 99, dtype=torch.float64).view(9, 11).requires_grad_()
+    hidden = (x[..., None] * encoding.weight_in + encoding.bias_in).relu()
+    plain = (hidden @ encoding.weight_out.T).permute(2, 0, 1)
+    weights = encoding.weight_in, encoding.bias_in, encoding.weight_out
+    check_equal(encoding.mlp(x), plain, [x, *weights])
 
 
 def test_diet_starts_near_plain_attention_and_tupe_at_the_scale_of_content():
@@ -94,39 +84,36 @@ def test_popes_delta_learns_again_after_a_step_beyond_its_bound():
     assert gradient().all()
 
 
-class Bounded(Kerple):
-    """An encoding of a user, with a parameter that has bounds."""
-
-    @torch.no_grad()
-    def keep_bounds(self):
-        self.raw_r1.clamp_(max=0)
-
-
-def test_training_keeps_the_bounds_of_any_module():
-    overrides = ["encoding=kerple", "model.d_model=8", "model.n_heads=2"]
-    cfg = checked(composed(*overrides))
-    cfg.encoding.attention["_target_"] = f"{__name__}.Bounded"
-    module = Classifier(build_network(cfg, 9, 2), cfg.optim, 2, 0)
-    (encoding,) = module.model.encoder.positions
-    encoding.raw_r1.data.fill_(0.3)
-    module.keep_bounds()
-    assert not encoding.raw_r1.any()
+def test_training_keeps_the_bounds_of_any_module(monkeypatch):
+    network = make_network("add_scaled")
+    network.fusion.keep_bounds = lambda: network.fusion.alpha.data.clamp_(max=0)
+    trainer = SimpleNamespace(accumulate_grad_batches=1, num_training_batches=1)
+    monkeypatch.setattr(Classifier, "trainer", trainer)
+    Classifier(network, OptimConfig(), 3, seed=0).on_train_batch_start(None, 0)
+    assert network.fusion.alpha == 0
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["none", *NAMES])
 def test_training_never_holds_all_scores(name, monkeypatch):
-    """Only a bias without parameters has (H, L, L) numbers; no tensor has (B, H, L, L)."""
-    documents, heads, length, most = 4, 2, 256, 2**12
+    """Only a bias without parameters has (H, L, L) numbers; no tensor has (B, H, L, L). A causal
+    model takes the classifier's memory, the dropped output, the logits, their logarithms and their
+    gradient."""
+    most, length, words = 2**11, 128, 20
     monkeypatch.setitem(kernels.SCORES, "cpu", most)
-    encoding = build(ENCODINGS[name].attention, d_model=16, n_heads=heads, max_len=length)
-    if hasattr(encoding, "reset_parameters"):
-        encoding.reset_parameters()
-    at = [x.float().requires_grad_() for x in random_tensor(3, documents, heads, length, 8)]
-    every = torch.arange(length)
-    bias = encoding.bias(every)
-    with Peak() as found:
-        y = encoding(*at, None, every, bias, 0.1)
-        y.sum().backward()
-    features = 2 * documents * heads * length * 8  # of a q or k with twice the features
-    assert found.numel <= max(2 * most, 2 * features, 0 if bias is None else bias.numel())
-    assert found.numel < documents * heads * length**2 / 2
+    ids, held = torch.randint(words, (4, length)), []
+    for causal in (False, True):
+        node = ENCODINGS[name].get("attention")
+        attention = build(node, d_model=8, n_heads=2, max_len=length) if node else None
+        encoder = Encoder(8, 2, 1, 16, position=attention, causal=causal)
+        backbone = Backbone(make_fusion("add", 8), make_table(name, 8, length), encoder)
+        kind = LanguageModel if causal else PositionClassifier
+        model = kind(backbone, words, *([] if causal else [5]))
+        initialize(model, 0)
+        with Peak() as found:
+            logits = model.train()(ids, torch.full((4,), length))
+            targets = ids if causal else ids[:, 0] % 5
+            F.cross_entropy(logits.flatten(0, -2), targets.flatten()).backward()
+        qkv, is_fixed = 3 * 8 * ids.numel(), name in ("alibi", "sandwich")
+        assert found.numel <= max(2 * most, qkv, 2 * length**2 if is_fixed else 0)
+        held.append(found.held)
+    assert held[1] <= held[0] + 4 * (8 * ids.numel() + 3 * logits.numel())
