@@ -15,12 +15,10 @@ import torch.nn.functional as F
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where it is started as a program
 
-from variants import ENCODINGS, OPERATORS, make_network
+from variants import make_network, pairs
 
 GOLDEN = Path(__file__).with_name("golden.json")
-PAIRS = [(operator, "sinusoidal") for operator in OPERATORS] + [
-    ("add", encoding) for encoding in ENCODINGS
-]
+PAIRS = pairs("add", "sinusoidal")
 
 
 def losses(operator: str, encoding: str) -> list[float]:

@@ -15,10 +15,9 @@ from posfuse.runs.checks import checked
 from posfuse.training.build import build_parts
 from posfuse.training.classifier import Classifier
 from small_runs import composed
-from variants import ENCODINGS, OPERATORS, make_attention, make_fusion, make_network
+from variants import ENCODINGS, OPERATORS, batch_of, make_attention, make_fusion, make_network
 
-IDS = torch.tensor([[3, 4, 5, 6], [9, 8, 7, 2]])
-LENGTHS = torch.tensor([4, 4])
+BATCH = batch_of([3, 4, 5, 6], [9, 8, 7, 2])
 SCALARS = {
     "add_scaled": {"alpha"},
     "gate_constant": {"bias"},
@@ -60,7 +59,7 @@ def stepped(fusion, **optim):
     before = {key: value.clone() for key, value in classifier.state_dict().items()}
     optimizer = classifier.configure_optimizers()
     torch.manual_seed(0)
-    F.cross_entropy(network(IDS, LENGTHS), torch.tensor([0, 1])).backward()
+    F.cross_entropy(network(BATCH.ids, BATCH.lengths), BATCH.labels).backward()
     optimizer.step()
     return before, classifier.state_dict(), optimizer
 
@@ -82,16 +81,12 @@ def test_the_first_step_moves_a_scalar_by_the_factor(kind):
                 assert torch.equal(faster[key], plain[key]), (name, key)
 
 
-def test_a_factor_of_1_leaves_one_group_of_all_parameters():
-    network = make_network("gate_scalar", token_scale="learned")
-    classifier = Classifier(network, OptimConfig(), 3, seed=0)
-    (group,) = classifier.configure_optimizers().param_groups
-    assert [*map(id, group["params"])] == [*map(id, network.parameters())]
-
-
-def test_without_scalars_a_factor_changes_nothing():
-    classifier = Classifier(make_network("concat"), OptimConfig(scalar_lr_factor=9.0), 3, seed=0)
-    assert len(classifier.configure_optimizers().param_groups) == 1
+def test_without_a_factor_or_scalars_one_group_has_all_parameters():
+    scaled = make_network("gate_scalar", token_scale="learned")
+    for network, factor in ((scaled, 1.0), (make_network("concat"), 9.0)):
+        optim = OptimConfig(scalar_lr_factor=factor)
+        (group,) = Classifier(network, optim, 3, seed=0).configure_optimizers().param_groups
+        assert [*map(id, group["params"])] == [*map(id, network.parameters())]
 
 
 class AddShifted(Add):

@@ -1,13 +1,17 @@
 """Learning-rate schedules against torch's own, parameter groups, and batches of a step."""
 
 import copy
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, SequentialLR
 
 from posfuse.config import OptimConfig
 from posfuse.data.batching import LengthBatches
+from posfuse.data.datamodule import TextDataModule
+from posfuse.data.evaluations import Evaluations
 from posfuse.errors import InputError
 from posfuse.model.network import learned_scalars
 from posfuse.training.optimizer import optimizer, rate_factor, schedule
@@ -76,13 +80,6 @@ def test_matrices_alone_decay(factor):
 
 def test_a_part_of_an_epoch_ends_a_step():
     """11 batches in 2 parts are 5 and 6; steps of 4 batches: 4 + 1 and 4 + 2."""
-    from types import SimpleNamespace
-
-    import numpy as np
-
-    from posfuse.data.datamodule import TextDataModule
-    from posfuse.data.evaluations import Evaluations
-
     sampler = LengthBatches(np.ones(22), 2, 50, 0, evaluations=Evaluations(2))
     data = SimpleNamespace(evaluations=Evaluations(2), _sampler=lambda: sampler)
     assert TextDataModule.steps_of_epoch(data, 4) == 4
