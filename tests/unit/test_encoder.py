@@ -5,16 +5,9 @@ import torch
 from torch import nn
 
 from posfuse.model.encoder import Encoder, mean_pool
+from variants import TORCH_NAMES
 
 D, H, FF, LAYERS = 16, 4, 32, 2
-PAIRS = {  # ours: torch's
-    "attention.qkv_weight": "self_attn.in_proj_weight",
-    "attention.qkv_bias": "self_attn.in_proj_bias",
-    "attention.out_weight": "self_attn.out_proj.weight",
-    "attention.out_bias": "self_attn.out_proj.bias",
-    **{f"{m}.{p}": f"{m}.{p}" for m in ("linear1", "linear2", "norm1", "norm2")
-       for p in ("weight", "bias")},
-}  # fmt: skip
 
 
 @pytest.fixture
@@ -40,7 +33,7 @@ def twins(
         nn.init.normal_(parameter, std=0.3)
     with torch.no_grad():
         for i, block in enumerate(ours.blocks):
-            for mine, name in PAIRS.items():
+            for mine, name in TORCH_NAMES.items():
                 block.get_parameter(mine).copy_(theirs.layers[i].get_parameter(name))
         if norm_first:
             ours.norm.load_state_dict(theirs.norm.state_dict())
