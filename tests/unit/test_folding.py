@@ -7,22 +7,14 @@ from torch import nn
 from posfuse.model.fusion import Concat, Fusion
 from posfuse.model.network import Backbone, PositionClassifier
 from recipes import blocks
-from variants import ENCODINGS, OPERATORS, make_network, random_tensor
+from variants import OPERATORS, batch_of, make_network, pairs, random_tensor, randomized
 
-IDS = torch.tensor([[3, 4, 5, 6, 7, 8, 9, 2, 1, 3, 4, 5], [9, 8, 7, 6, 5, 0, 0, 0, 0, 0, 0, 0]])
-LENGTHS = torch.tensor([12, 5])  # the whole table, and padding
-every_operator = pytest.mark.parametrize("name", OPERATORS)
-# Operators and encodings do not interact: each of them with one of the others.
-PAIRS = [(name, "sinusoidal") for name in OPERATORS] + [("gate_scalar", e) for e in ENCODINGS]
+BATCH = batch_of([3, 4, 5, 6, 7, 8, 9, 2, 1, 3, 4, 5], [9, 8, 7, 6, 5])  # the whole table; padding
+IDS, LENGTHS = BATCH.ids, BATCH.lengths
 
 
 def network(fusion, encoding="sinusoidal", **options):
-    """In float64 with larger weights, so that no gate is near 0.5."""
-    made = make_network(fusion, encoding, **options).double().eval()
-    for i, (name, parameter) in enumerate(made.named_parameters()):
-        if "norm" not in name and parameter.dim():
-            parameter.data = 0.5 * random_tensor(*parameter.shape, seed=i)
-    return made
+    return randomized(make_network(fusion, encoding, **options).double().eval(), 0.5)
 
 
 def check_equal(folded, origin, kind=torch.float64):
@@ -33,26 +25,16 @@ def check_equal(folded, origin, kind=torch.float64):
         torch.testing.assert_close(folded(*given), origin(*given), rtol=0, atol=atol)
 
 
-@pytest.mark.parametrize(("name", "encoding"), PAIRS)
-def test_a_folded_model_gives_the_logits_of_its_origin(name, encoding):
-    origin = network(name, encoding)
-    with torch.no_grad():
-        for kind in (torch.float64, torch.float32):
-            check_equal(origin.fold(), origin, kind)
-
-
-def test_a_norm_after_the_fusion_folds_too():
-    for name in OPERATORS:
-        origin = network(name, fused_norm="layer")
-        for i, parameter in enumerate(origin.fused_norm.parameters()):
-            parameter.data = random_tensor(8, seed=i)
-        with torch.no_grad():
-            folded = origin.fold()
-            check_equal(folded, origin)
-            ids, positions = torch.tensor([3, 9, 4, 8]), torch.tensor([0, 4, 1, 11])
-            fused = origin.fuse(ids, positions)
-            torch.testing.assert_close(folded.fuse(ids, positions), fused, rtol=0, atol=1e-12)
-        assert {"fused_norm.weight", "fused_norm.bias"} <= folded.state_dict().keys()
+@pytest.mark.parametrize(("name", "encoding"), pairs("gate_scalar", "sinusoidal"))
+@pytest.mark.parametrize("norm", ["none", "layer"])
+@torch.no_grad()
+def test_a_folded_model_gives_the_logits_of_its_origin(name, encoding, norm):
+    origin = network(name, encoding, fused_norm=norm)
+    check_equal(origin.fold(), origin)
+    ids, positions = torch.tensor([3, 9, 4, 8]), torch.tensor([0, 4, 1, 11])  # a packed batch
+    fused = origin.fuse(ids, positions)
+    torch.testing.assert_close(origin.fold().fuse(ids, positions), fused, rtol=0, atol=1e-12)
+    check_equal(origin.fold(), origin, torch.float32)
 
 
 def test_a_document_without_words_counts_as_one_padding():
@@ -94,7 +76,7 @@ def test_the_bias_of_concat_folds_too():
     check_equal(origin.fold(), origin)
 
 
-@every_operator
+@pytest.mark.parametrize("name", OPERATORS)
 def test_folding_shares_nothing_with_its_origin(name):
     origin = network(name, "learned", token_scale="learned").train()
     before = {key: value.clone() for key, value in origin.state_dict().items()}
@@ -117,23 +99,6 @@ def test_a_folded_model_is_for_inference_alone():
     assert folded.eval() is folded
     with pytest.raises(ValueError, match="train its origin, then fold again"):
         folded.train()
-
-
-class Modulate(Fusion):
-    """An operator without code for folding."""
-
-    def project(self, table):
-        return (1 + table,)
-
-    def merge(self, token, position):
-        return token[0] * position[0]
-
-
-def test_an_operator_without_code_for_folding_folds_too():
-    given = network("add")
-    backbone = Backbone(Modulate(8), given.table, given.encoder)
-    origin = PositionClassifier(backbone, 20, 3).double().eval()
-    check_equal(origin.fold(), origin)
 
 
 def test_the_operator_in_the_docs_folds():
