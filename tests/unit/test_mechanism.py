@@ -1,6 +1,7 @@
 """Attention by distance, the probe and patching, against values by hand and other computations."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 import torch.nn.functional as F
@@ -9,10 +10,6 @@ from sklearn.metrics import r2_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from posfuse.data.batching import Batch
-from posfuse.model.encoder import Encoder
-from posfuse.model.fusion import Multiply
-from posfuse.model.network import Backbone, PositionClassifier
 from posfuse.model.positions import PositionSampler
 from posfuse.runs.records import WHOLE
 from posfuse.training import mechanism
@@ -24,29 +21,25 @@ from posfuse.training.mechanism import (
     probe_rows,
     ridge,
 )
-from variants import ENCODINGS, OPERATORS, dense_weights, make_network, random_tensor
+from variants import (
+    ENCODINGS,
+    OPERATORS,
+    batch_of,
+    dense_weights,
+    make_network,
+    random_tensor,
+    randomized,
+)
 
 INSIDE = [name for name, node in ENCODINGS.items() if node.get("attention")]
+BATCH = batch_of([2, 3, 4, 5, 6], [9, 8, 7])
+OTHER = batch_of([5, 6], [3, 9, 2, 2, 4, 8, 7])
 
 
-def batch_of(documents):
-    lengths = torch.tensor([len(ids) for ids in documents])
-    ids = torch.zeros(len(documents), int(lengths.max()), dtype=torch.long)
-    for row, document in zip(ids, documents, strict=True):
-        row[: len(document)] = torch.tensor(document)
-    index = torch.arange(len(documents))
-    return Batch(ids, index % 3, lengths, index, int(lengths.sum()))
-
-
-BATCH = batch_of([[2, 3, 4, 5, 6], [9, 8, 7]])
-OTHER = batch_of([[5, 6], [3, 9, 2, 2, 4, 8, 7]])
-
-
-def network(fusion="add", encoding="sinusoidal", seed=0, **options):
+def network(fusion="add", encoding="sinusoidal", **options):
     """In double precision, with positions inside attention that matter."""
-    model = make_network(fusion, encoding, seed, **options).double().eval()
-    for i, parameter in enumerate(model.encoder.positions.parameters()):
-        parameter.data = random_tensor(*parameter.shape, seed=i)
+    model = make_network(fusion, encoding, **options).double().eval()
+    randomized(model.encoder.positions)
     return model
 
 
@@ -57,31 +50,28 @@ def table_of(rows):
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @torch.no_grad()
 def test_attention_by_distance_is_that_of_the_kernels(encoding):
-    model = network("add", encoding)
-    found = table_of(attention_rows(model, [BATCH, OTHER]))
-    kinds = {"first": [], "previous": [], "same": []}
-    by_bucket = {}
+    model, of_pairs = network("add", encoding), []
     for batch in (BATCH, OTHER):
-        weights = dense_weights(model, batch, 1).mean(1)
+        weights = dense_weights(model, batch, 1).mean(1).tolist()
         for one, n in zip(weights, batch.lengths.tolist(), strict=True):
-            for i in range(n):
-                kinds["first"].append(one[i, 0])
-                kinds["same"].append(one[i, i])
-                kinds["previous"] += [one[i, i - 1]] if i else []
-                for j in range(n):
-                    low = 2 ** int(np.log2(abs(j - i))) if i != j else 0
-                    bucket = (j > i) - (j < i), low
-                    by_bucket.setdefault(bucket, []).append((one[i, j], n * one[i, j]))
-    for name, values in kinds.items():
-        row = found[f"attention_{name}", 2, 0, 0]
-        assert (row.n, row.value) == (len(values), pytest.approx(np.mean(values), abs=1e-6))
-    for (sign, low), values in by_bucket.items():
-        ends = sorted((sign * low, sign * max(2 * low - 1, 0)))
-        for name, column in zip(("mean", "ratio"), np.transpose(values), strict=True):
-            row = found[f"attention_{name}", 2, *ends]
-            assert (row.n, row.value) == (len(column), pytest.approx(np.mean(column), abs=1e-6))
-    assert len(found) == 1 + 2 * (3 + 2 * len(by_bucket))
-    assert len(by_bucket) == 7  # up to 6 tokens: 0, and 1, 2..3 and 4..7 on both sides
+            of_pairs += [(i, j, one[i][j], n * one[i][j]) for i in range(n) for j in range(n)]
+    pairs = pd.DataFrame(of_pairs, columns=["query", "key", "mean", "ratio"])
+    distance = pairs["key"] - pairs["query"]
+    found = table_of(attention_rows(model, [BATCH, OTHER]))
+
+    def check(name, values, low=0, high=0):
+        row = found[f"attention_{name}", 2, low, high]
+        assert (row.n, row.value) == (len(values), pytest.approx(values.mean(), abs=1e-6))
+
+    check("first", pairs["mean"][pairs["key"] == 0])
+    check("same", pairs["mean"][distance == 0])
+    check("previous", pairs["mean"][distance == -1])
+    buckets = [(0, 0), (1, 1), (2, 3), (4, 7), (-1, -1), (-3, -2), (-7, -4)]
+    for low, high in buckets:
+        inside = pairs[distance.between(low, high)]
+        check("mean", inside["mean"], low, high)
+        check("ratio", inside["ratio"], low, high)
+    assert len(found) == 1 + 2 * (3 + 2 * len(buckets))
 
 
 @torch.no_grad()
@@ -107,7 +97,7 @@ def test_ridge_is_that_of_scikit_learn():
 @torch.no_grad()
 def test_the_probe_reads_the_output_of_each_block():
     model = network("concat", "rope")
-    batches = [BATCH, OTHER, batch_of([[2, 4, 6, 8], [3, 5, 7, 9], [4] * 9])]
+    batches = [BATCH, OTHER, batch_of([2, 4, 6, 8], [3, 5, 7, 9], [4] * 9)]
     features, places, halves = [[], [], []], [], []
     for number, document in enumerate(
         [b.ids[i : i + 1, :n] for b in batches for i, n in enumerate(b.lengths.tolist())]
@@ -139,9 +129,9 @@ def test_the_probe_reads_the_output_of_each_block():
 
 @torch.no_grad()
 def test_there_is_no_probe_without_two_documents_or_two_places():
-    assert probe_rows(network(), [batch_of([[2, 3, 4]])]) == []
-    assert probe_rows(network(), [batch_of([[2], [3], [4]])]) == []
-    names = {row.name for row in measure(network(), [batch_of([[2], [3]])])}
+    assert probe_rows(network(), [batch_of([2, 3, 4])]) == []
+    assert probe_rows(network(), [batch_of([2], [3], [4])]) == []
+    names = {row.name for row in measure(network(), [batch_of([2], [3])])}
     assert {"attention_same", "patch_reordered_changed"} <= names
     assert "attention_previous" not in names
 
@@ -155,13 +145,13 @@ def close(one, other):
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @torch.no_grad()
-def test_without_position_no_patch_changes_anything(encoding):
-    for fusion in ("none", "add"):
-        logits = patched_logits(network(fusion, encoding), BATCH, ORDER)
-        if encoding in INSIDE or (fusion == "add" and encoding != "none"):
-            assert not close(logits["own"], logits["reordered"])
-        else:
-            assert all(close(logits["own"], other) for other in logits.values())
+def test_a_position_inside_attention_alone_decides_alone(encoding):
+    logits = patched_logits(network("none", encoding), BATCH, ORDER)
+    assert close(logits["input"], logits["own"])
+    assert close(logits["attention"], logits["reordered"])
+    assert close(logits["own"], logits["reordered"]) == (encoding not in INSIDE)
+    both = patched_logits(network("add", encoding), BATCH, ORDER)
+    assert close(both["own"], both["reordered"]) == (encoding == "none")
 
 
 @torch.no_grad()
@@ -174,14 +164,6 @@ def test_a_position_in_the_input_alone_decides_alone():
         assert close(logits["own"], model(BATCH.ids, BATCH.lengths)), fusion
         assert close(logits["input"], logits["reordered"]), fusion
         assert close(logits["attention"], logits["own"]), fusion
-
-
-@pytest.mark.parametrize("encoding", INSIDE)
-@torch.no_grad()
-def test_a_position_inside_attention_alone_decides_alone(encoding):
-    logits = patched_logits(network("none", encoding), BATCH, ORDER)
-    assert close(logits["input"], logits["own"])
-    assert close(logits["attention"], logits["reordered"])
 
 
 @torch.no_grad()
@@ -201,39 +183,27 @@ def test_a_patch_gives_the_fused_input_explicit_positions():
         assert close(logits["attention"][i], model.classify(fused, lengths, place[i, :n])[0])
 
 
-class FirstRow(torch.nn.Module):
-    """1 at position 0, 0 elsewhere."""
-
-    def forward(self):
-        return F.one_hot(torch.tensor(0), 12).double()[:, None].expand(12, 4)
-
-
-@torch.no_grad()
 def test_shares_by_hand(monkeypatch):
-    """The class is the token at the first place. The new order is from the last token to the
-    first, so the class is then the last token."""
-    encoder = Encoder(4, n_heads=2, n_layers=0, d_ff=4)
-    backbone = Backbone(Multiply(4), None, encoder, token_scale=1.0)
-    model = PositionClassifier(backbone, 4, 4).double().eval()
-    model.table = FirstRow()
-    model.embedding.weight.copy_(torch.eye(4))
-    model.head.weight.copy_(torch.eye(4))
-    model.head.bias.zero_()
-    batch = batch_of([[1, 2, 3], [2, 2, 3], [3, 1, 3], [1, 1, 1]])
-    monkeypatch.setattr(mechanism, "random_order", lambda *_: torch.tensor([2, 1, 0]).expand(4, 3))
-    rows = {
-        row.name.removeprefix("patch_"): (row.n, row.value) for row in patch_rows(model, [batch])
+    classes = {
+        "own": [0, 0, 0, 0],
+        "reordered": [1, 1, 1, 0],
+        "input": [1, 0, 2, 2],
+        "attention": [0, 0, 0, 0],
     }
-    assert rows == {
-        "reordered_changed": (4, 0.5),
-        "input_changed": (4, 0.5),
-        "input_followed": (2, 1),
-        "input_stayed": (2, 0),
-        "attention_changed": (4, 0),
-        "attention_followed": (2, 0),
-        "attention_stayed": (2, 1),
+    logits = {name: F.one_hot(torch.tensor(of), 3) for name, of in classes.items()}
+    monkeypatch.setattr(mechanism, "patched_logits", lambda *_: logits)
+    rows = {row.name.removeprefix("patch_"): row for row in patch_rows(None, [BATCH, BATCH])}
+    assert {name: (row.n, row.value) for name, row in rows.items()} == {
+        "reordered_changed": (8, 3 / 4),
+        "input_changed": (8, 3 / 4),
+        "input_followed": (6, pytest.approx(1 / 3)),
+        "input_stayed": (6, pytest.approx(1 / 3)),
+        "attention_changed": (8, 0),
+        "attention_followed": (6, 0),
+        "attention_stayed": (6, 1),
     }
-    names = {row.name for row in patch_rows(model, [batch_of([[1, 1, 1]] * 4)])}
+    logits["reordered"] = logits["own"]
+    names = {row.name for row in patch_rows(None, [BATCH])}
     assert names == {f"patch_{kind}_changed" for kind in ("reordered", "input", "attention")}
 
 
