@@ -1,6 +1,7 @@
 """Runs with task=language_model: their records, computed again, and their resume."""
 
 import math
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -10,7 +11,6 @@ import torch
 
 from commands import called
 from posfuse.errors import ConfigError, InputError
-from posfuse.model.attention_encoding import AttentionEncoding
 from posfuse.model.language_model import LanguageModel
 from posfuse.runs import records
 from posfuse.runs.checks import checked
@@ -19,6 +19,7 @@ from posfuse.training.export import export
 from posfuse.training.next_token import NextToken
 from posfuse.training.sample import continuation
 from posfuse.training.trained import load_run
+from refusals import refusal
 from small_runs import SMALL, composed, interrupted, small_config
 
 TEXT = [
@@ -57,28 +58,28 @@ def losses(model, ids):
     return -log_p.numpy(), (logits.argmax(-1) == ids[1:]).numpy()
 
 
-def test_bits_per_byte_are_those_of_the_texts(text_run, corpus):
-    folder, record = text_run
-    _, data, module = load_run(folder)
+def losses_of_windows(folder, corpus, length, step):
+    """`losses` of windows of the test texts, each (windows, length)."""
+    _, _, module = load_run(folder)
     texts = pd.read_parquet(corpus / "test.parquet")["text"]
     every = torch.tensor([byte + 2 for byte in "".join(f"{t}." for t in texts).encode()])
+    windows = every.unfold(0, length + 1, step)
+    return map(np.stack, zip(*(losses(module.model, window) for window in windows), strict=True))
+
+
+def test_bits_per_byte_are_those_of_the_texts(text_run, corpus):
+    folder, record = text_run
     assert record["vocabulary_size"] == 258
     for length in (8, 16, 32):
         whole = record["lengths"][str(length)] if length > 8 else record["test"]
-        n = (len(every) - 1) // length
-        found = [losses(module.model, every[i * length : (i + 1) * length + 1]) for i in range(n)]
-        loss, right = (np.concatenate(part) for part in zip(*found, strict=True))
+        loss, right = losses_of_windows(folder, corpus, length, length)
         assert whole["loss"] == pytest.approx(loss.mean(), abs=1e-6)
         assert whole["bits_per_byte"] == pytest.approx(loss.mean() / math.log(2), abs=1e-6)
         assert whole["accuracy"] == right.mean()
         # Overlapping windows: every target but those of the first window sees half of them or more.
-        sliding, start = [losses(module.model, every[: length + 1])[0]], length // 2
-        while start + length < len(every):
-            own = losses(module.model, every[start : start + length + 1])[0]
-            sliding.append(own[length // 2 :])
-            start += length // 2
-        expected = np.concatenate(sliding).mean()
-        assert record["sliding"][str(length)]["loss"] == pytest.approx(expected, abs=1e-6)
+        loss, _ = losses_of_windows(folder, corpus, length, length // 2)
+        sliding = np.concatenate([loss[0, : length // 2], loss[:, length // 2 :].flatten()])
+        assert record["sliding"][str(length)]["loss"] == pytest.approx(sliding.mean(), abs=1e-6)
     frame = pd.read_parquet(folder / records.PREDICTIONS)
     assert frame.columns.tolist() == ["index", "row", "length", "group", "targets", "right", "loss"]
     assert frame["loss"].sum() / frame["targets"].sum() == pytest.approx(record["test"]["loss"])
@@ -90,7 +91,20 @@ def test_bits_per_byte_are_those_of_the_texts(text_run, corpus):
     assert best["val_accuracy"] == pytest.approx(record["validation"]["accuracy"], abs=1e-6)
     assert record["label_names"] == []
     assert record["mean_tokens"]["test"] == 8
-    assert data.facts()["documents"]["test"] == len(frame)
+    assert load_run(folder)[1].facts()["documents"]["test"] == len(frame)
+
+
+def test_the_loss_by_position_is_that_of_the_windows(text_run, corpus):
+    folder, record = text_run
+    loss, _ = losses_of_windows(folder, corpus, 8, 8)
+    rows = records.read_measurements(folder)
+    assert rows["name"].unique() == ["loss_by_position"]
+    assert rows[["low", "high"]].to_numpy().tolist() == [[0, 0], [1, 1], [2, 3], [4, 7]]
+    expected = [loss[:, part].mean() for part in (0, 1, slice(2, 4), slice(4, 8))]
+    assert rows["value"].to_numpy() == pytest.approx(expected, abs=1e-6)
+    assert rows["n"].tolist() == [len(loss) * n for n in (1, 1, 2, 4)]
+    weighted = (rows["value"] * rows["n"]).sum() / rows["n"].sum()
+    assert weighted == pytest.approx(record["test"]["loss"], abs=1e-6)
 
 
 def test_the_last_line_of_a_run_has_its_tasks_own_metric(text_run, copy_run, caplog):
@@ -104,42 +118,32 @@ def test_the_last_line_of_a_run_has_its_tasks_own_metric(text_run, copy_run, cap
 
 
 def test_answers_are_judged_after_the_bar(copy_run):
+    """Token by token, and decoded one string at a time: the first wrong token makes both wrong."""
     folder, record = copy_run
     _, data, module = load_run(folder)
+    bar = data.store.id_of("|")
     for split, found in {"test": record["test"], "test@13": record["lengths"]["13"]}.items():
-        part = data.store.splits[split]
-        bar = data.store.id_of("|")
-        right, targets, exact = 0, 0, 0
-        for start, end in zip(part.offsets, part.offsets[1:], strict=False):
+        part, right, decoded = data.store.splits[split], [], []
+        for start, end in pairwise(part.offsets):
             ids = torch.from_numpy(part.ids[start:end].astype(np.int64))
-            answer = ids.tolist().index(bar)
-            own = losses(module.model, ids)[1][answer:]
-            right, targets, exact = right + own.sum(), targets + len(own), exact + own.all()
-        assert found["accuracy"] == right / targets
-        assert found["exact_match"] == exact / (len(part.offsets) - 1)
+            prompt = ids[: ids.tolist().index(bar) + 1]
+            own = losses(module.model, ids)[1][len(prompt) - 1 :]
+            answer = module.model.generate(prompt[None], len(ids) - len(prompt))[0]
+            decoded.append((answer == ids[len(prompt) :]).numpy())
+            assert decoded[-1].all() == own.all()
+            right.append(own)
+        assert found["accuracy"] == np.concatenate(right).mean()
+        assert found["exact_match"] == np.mean([own.all() for own in right])
+        assert found["greedy_accuracy"] == np.concatenate(decoded).mean()
+        if split == "test":
+            frame = pd.read_parquet(folder / records.PREDICTIONS)
+            assert frame["right"].tolist() == [own.sum() for own in right]
+            assert frame["greedy_right"].tolist() == [own.sum() for own in decoded]
     assert "sliding" not in record
     assert "bits_per_byte" not in record["test"]
-
-
-def test_greedy_decoding_finds_the_same_exact_matches(copy_run):
-    """The answers, decoded one string at a time: the first wrong token makes both wrong."""
-    folder, record = copy_run
-    _, data, module = load_run(folder)
-    frame = pd.read_parquet(folder / records.PREDICTIONS)
-    part, bar = data.store.splits["test"], data.store.id_of("|")
-    for row in frame.to_dict("records"):
-        start, end = part.offsets[row["index"]], part.offsets[row["index"] + 1]
-        ids = torch.from_numpy(part.ids[start:end].astype(np.int64))
-        prompt = ids[: ids.tolist().index(bar) + 1]
-        answer = module.model.generate(prompt[None], len(ids) - len(prompt))[0]
-        found = answer == ids[len(prompt) :]
-        assert found.all() == (row["right"] == row["targets"])
-        assert found.sum() == row["greedy_right"]
-    assert record["test"]["greedy_accuracy"] == frame["greedy_right"].sum() / frame["targets"].sum()
-    assert "greedy_accuracy" in record["lengths"]["13"]
     best = pd.read_csv(folder / records.HISTORY).loc[record["best_evaluation"] - 1]
-    found = record["validation"]["greedy_accuracy"]
-    assert best["val_greedy_accuracy"] == pytest.approx(found, abs=1e-6)
+    expected = record["validation"]["greedy_accuracy"]
+    assert best["val_greedy_accuracy"] == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_resumed_run_equals_an_undisturbed_one(copy_run, tmp_path):
@@ -152,27 +156,18 @@ def test_a_resumed_run_equals_an_undisturbed_one(copy_run, tmp_path):
         assert (whole / name).read_bytes() == (tmp_path / "run" / name).read_bytes()
 
 
-class Unmasked(AttentionEncoding):
-    """Lets every token see every other one."""
-
-    def forward(self, q, k, v, mask, positions, bias, p, causal):
-        return super().forward(q, k, v, mask, positions, bias, p, False)
-
-
 def test_an_encoding_that_cannot_be_causal_is_refused(tmp_path):
     cfg = of_copy(tmp_path / "cache", "encoding=alibi", "fusion=none")
-    cfg.encoding.attention = {"_target_": f"{__name__}.Unmasked"}
+    cfg.encoding.attention = {"_target_": "variants.Bidirectional"}
     with pytest.raises(ConfigError, match=r"encoding=alibi fusion=none: cannot be causal"):
         train(cfg, tmp_path / "run")
 
 
 def test_windows_longer_than_the_text_are_one_line(corpus, tmp_path):
-    for key, value in (("data.max_len", "5000"), ("data.test_lengths", "[5000]")):
-        with pytest.raises(
-            InputError, match=rf"{key}: a split of tiny is too short .* use shorter"
-        ):
-            train(small_config(corpus, *TEXT, f"{key}={value}", "data.test_lengths=[]"
-                               if key == "data.max_len" else "seed=0"), tmp_path / key)  # fmt: skip
+    for overrides in (["data.max_len=5000", "data.test_lengths=[]"], ["data.test_lengths=[5000]"]):
+        line = refusal(train, small_config(corpus, *TEXT, *overrides), tmp_path / "run")
+        key = overrides[0].partition("=")[0]
+        assert re.match(rf"{key}: a split of tiny is too short .* use shorter", line)
 
 
 def test_a_vocabulary_without_some_symbols_is_refused(tmp_path):
@@ -186,25 +181,6 @@ def test_the_kind_of_a_run_is_named(copy_run, reference, tmp_path):
     assert sampled(reference[0], "--prompt", "a")[1].endswith(
         "no language model; give a run with task=language_model"
     )
-
-
-def test_the_loss_by_position_is_that_of_the_windows(text_run, corpus):
-    folder, record = text_run
-    _, _, module = load_run(folder)
-    texts = pd.read_parquet(corpus / "test.parquet")["text"]
-    every = torch.tensor([byte + 2 for byte in "".join(f"{t}." for t in texts).encode()])
-    windows = [every[8 * i : 8 * i + 9] for i in range((len(every) - 1) // 8)]
-    by_place = np.stack([losses(module.model, window)[0] for window in windows])  # (windows, 8)
-    rows = records.read_measurements(folder)
-    assert rows["name"].unique() == ["loss_by_position"]
-    assert rows[["low", "high"]].to_numpy().tolist() == [[0, 0], [1, 1], [2, 3], [4, 7]]
-    expected = [
-        by_place[:, low : high + 1].mean() for low, high in ((0, 0), (1, 1), (2, 3), (4, 7))
-    ]
-    assert rows["value"].to_numpy() == pytest.approx(expected, abs=1e-6)
-    assert rows["n"].tolist() == [len(windows) * n for n in (1, 1, 2, 4)]
-    weighted = (rows["value"] * rows["n"]).sum() / rows["n"].sum()
-    assert weighted == pytest.approx(record["test"]["loss"], abs=1e-6)
 
 
 def sampled(*arguments):
@@ -261,10 +237,7 @@ def test_a_model_that_reads_one_token_continues_it(text_run):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            ["--prompt", "a b + |"],
-            "--prompt: not symbols of copy; give some of these: ",
-        ),
+        (["--prompt", "a b + |"], "--prompt: not symbols of copy; give some of these: "),
         (["--prompt", " "], "--prompt: is empty; give a text to continue"),
         (["--prompt", "a " * 40], "--prompt: has 40 tokens, but this model reads 13; give at most"),
         (["--prompt", "a", "--tokens", "0"], "--tokens: must be 1 or more (got 0)"),
