@@ -11,7 +11,7 @@ from posfuse.train import train
 from posfuse.training.checkpoints import read_checkpoint
 from posfuse.training.export import export
 from small_pretrained import host_overrides, write_pretrained
-from small_runs import composed, interrupted, replaced
+from small_runs import composed, interrupted
 
 RUN = [
     "data=folder", "data.name=tiny", "data.batch_size=16", "data.max_len=10", "fusion=gate_scalar",
@@ -20,36 +20,25 @@ RUN = [
 
 
 @pytest.fixture(scope="module")
-def overrides(corpus, tmp_path_factory):
+def cfg(corpus, tmp_path_factory):
     root = tmp_path_factory.mktemp("hosts")
-    bert = write_pretrained(root / "bert")
-    return [*RUN, f"data.path={corpus}", f"cache_dir={root / 'cache'}", *host_overrides(bert)]
+    own = [f"data.path={corpus}", f"cache_dir={root / 'cache'}"]
+    return checked(composed(*RUN, *own, *host_overrides(write_pretrained(root / "bert"))))
 
 
 @pytest.fixture(scope="module")
-def config(overrides):
-    return lambda *more: checked(composed(*overrides, *more))
-
-
-@pytest.fixture(scope="module")
-def first(config, tmp_path_factory):
+def first(cfg, tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
-    return folder, train(config(), folder)
+    return folder, train(cfg, folder)
 
 
 def best(folder):
     return read_checkpoint(folder / records.BEST)["state_dict"]
 
 
-def test_the_command_trains_a_run_and_then_skips_it(command, overrides):
-    assert command(*replaced([*overrides, "trainer.max_epochs=1"])).code == 0
-    again = command(*replaced([*overrides, "trainer.max_epochs=1"]))
-    assert again.code == 0
-    assert "already done" in again.out + again.err
-
-
-def test_the_record_and_the_measurements(first):
+def test_the_record_and_the_measurements(first, cfg):
     folder, record = first
+    assert train(cfg, folder) == record  # already done
     assert record["settings"]["host.name"] == "transformers"
     assert len(record["settings"]["host.path"]) == 64
     assert record["settings"]["model.d_model"] is None
@@ -61,33 +50,13 @@ def test_the_record_and_the_measurements(first):
     assert {name.split("_")[0] for name in found["name"]} == {"patch", "probe"}
 
 
-def test_it_resumes_where_it_was(first, config, tmp_path):
+def test_it_resumes_where_it_was(first, cfg, tmp_path):
     _, record = first
-    interrupted(config(), tmp_path, 5)
+    interrupted(cfg, tmp_path, 5)
     assert (tmp_path / records.LAST).exists()
-    assert train(config(), tmp_path)["test"] == record["test"]
+    assert train(cfg, tmp_path)["test"] == record["test"]
     one, other = best(first[0]), best(tmp_path)
     assert all(torch.equal(one[name], other[name]) for name in one)
-
-
-def test_the_operator_changes_no_dropout_mask(config, tmp_path, monkeypatch):
-    """All operators with one seed get the same masks, in the pretrained blocks too."""
-    drawn = {}
-    for fusion in ("add", "gate_mlp"):
-        with monkeypatch.context() as patch:
-            seen = drawn.setdefault(fusion, [])
-            patch.setattr(
-                "torch.nn.Dropout.forward",
-                lambda self, x, seen=seen: seen.append(keep(x, self)) or x * seen[-1],
-            )
-            more = (f"fusion={fusion}", "trainer.limit_batches=1", "trainer.max_epochs=1")
-            train(config(*more, "trainer.mechanism=false"), tmp_path / fusion)
-    assert len(drawn["add"]) > 3
-    assert all(torch.equal(a, b) for a, b in zip(drawn["add"], drawn["gate_mlp"], strict=True))
-
-
-def keep(x, module):
-    return torch.bernoulli(torch.full_like(x, 1 - module.p)) if module.training else x * 0 + 1
 
 
 def test_it_is_not_exported(first, tmp_path):

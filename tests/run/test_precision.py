@@ -1,6 +1,5 @@
 """trainer.precision=fastest: which precision is chosen for it, and that a sweep has only one."""
 
-import itertools
 import os
 import platform
 import subprocess
@@ -52,13 +51,9 @@ def test_it_is_bfloat16_only_if_that_is_clearly_faster(
     assert len(caplog.messages) == 1
 
 
-def test_a_small_model_is_float32_and_not_measured(tmp_path, monkeypatch):
-    measuring(monkeypatch)
-    assert fastest("cpu", Shape(127), tmp_path) == "32-true"
-
-
 def test_a_sweep_is_measured_once(tmp_path, monkeypatch):
     measuring(monkeypatch, 0.5, 3.0)
+    assert fastest("cpu", Shape(127), tmp_path / "one") == "32-true"  # too small to measure
     assert [fastest("cpu", Shape(128), tmp_path / "one") for _ in range(3)] == ["32-true"] * 3
     assert fastest("cpu", Shape(128), tmp_path / "other") == "bf16-mixed"
     assert fastest("cpu", Shape(128), tmp_path / "one") == "32-true"
@@ -74,8 +69,7 @@ def test_a_damaged_choice_is_named(content, tmp_path):
 
 
 def test_concurrent_processes_get_the_same_precision(tmp_path, monkeypatch):
-    waiting = itertools.cycle((0.5, 3.0))
-    monkeypatch.setattr(precision, "speedup", lambda of: next(waiting))
+    measuring(monkeypatch, 0.5, *[3.0] * 7)
     with ThreadPoolExecutor(8) as threads:
         asked = [threads.submit(fastest, "cpu", Shape(128), tmp_path) for _ in range(8)]
     assert {one.result() for one in asked} == {"32-true"}
@@ -117,10 +111,9 @@ def test_the_check_of_finished_runs_neither_measures_nor_logs(
     caplog.set_level("INFO")
     measuring(monkeypatch, 2.4)
     precision._log_once.cache_clear()
-    given = ["speed=fast", "model.d_model=128", f"output_dir={tmp_path}"]
-    given = [*small_overrides(corpus), *given]
+    fast = ["speed=fast", "model.d_model=128", f"output_dir={tmp_path}"]
+    given, asked = [*small_overrides(corpus), *fast], []
     monkeypatch.setattr(records, "finished_record", lambda folder, cfg: asked.append(cfg))
-    asked = []
     assert finished(hydra_composed(*given, hydra_too=True), tmp_path, []) is None
     assert not asked
     assert not list(tmp_path.iterdir())
