@@ -162,11 +162,11 @@ def difference(upload: Upload, there: Any) -> str:
     return ""
 
 
-def upload_sweep(sweep: Path, suffix: str) -> tuple[str, list[str], list[str]]:
-    """Upload a sweep. Returns one line about the runs on the server, the web pages of their
-    projects, and a line for each other run."""
+def main(arguments: Namespace) -> list[str]:
+    """Upload a sweep. Returns a line for each run that the server lacks."""
+    sweep = arguments.folder
     prepare(sweep)
-    uploads, problems = read(sweep, suffix)
+    uploads, problems = read(sweep, arguments.suffix)
     if not (uploads or problems):
         raise InputError(f"{sweep}: no finished runs; run posfuse train -m first")
     (sweep / ".wandb").mkdir(exist_ok=True)
@@ -174,18 +174,12 @@ def upload_sweep(sweep: Path, suffix: str) -> tuple[str, list[str], list[str]]:
         unsent = sync(uploads, Path(files))
         held, total = len(uploads) - len(unsent), len(uploads) + len(problems)
         pages = projects_of(uploads) if held else []
-    return f"{server.address()} holds {held} of {total} runs", pages, problems + unsent
-
-
-def main(arguments: Namespace) -> list[str]:
-    """Upload a sweep. Returns a line for each run that the server lacks."""
-    held, pages, problems = upload_sweep(arguments.folder, arguments.suffix)
-    print(held)
-    folders = sorted(path.parent for path in arguments.folder.rglob("config.yaml"))
+    print(f"{server.address()} holds {held} of {total} runs")
+    folders = sorted(path.parent for path in sweep.rglob("config.yaml"))
     if unfinished := [folder for folder in folders if not (folder / records.RESULT).exists()]:
         print(f"skipped {len(unfinished)} unfinished runs, the first in {unfinished[0]}")
     for page in pages:
         print(f"results: {page}")
-    if not problems:
-        print(f"next: {shlex.join(['posfuse', 'dashboard', str(arguments.folder)])}")
-    return problems
+    if not problems + unsent:
+        print(f"next: {shlex.join(['posfuse', 'dashboard', str(sweep)])}")
+    return problems + unsent
