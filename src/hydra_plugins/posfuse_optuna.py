@@ -184,10 +184,9 @@ class OptunaSweeper(PosfuseSweeper):
     def is_busy(self, job: list[str]) -> bool:
         """True if another process runs this job, which has failed here, or has just finished it."""
         folder = Path(self.config.hydra.sweep.dir) / folder_of(job, self.config)
-        if not (folder / records.FAILURE).exists():
-            return (folder / records.RESULT).exists()
-        kind: str = records.read_failure(folder / records.FAILURE)["kind"]
-        return kind == AlreadyRunning.kind
+        if failure := records.read_failure(folder):
+            return bool(failure["kind"] == AlreadyRunning.kind)
+        return (folder / records.RESULT).exists()
 
     def write(self, trials: list[list[str]], n: int) -> None:
         """Write multirun.yaml: a sweep over the trials so far, of n, and the seeds."""

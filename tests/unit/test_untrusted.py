@@ -74,8 +74,10 @@ def test_a_record_that_posfuse_cannot_have_written_is_one_line(name, tmp_path):
     assert message.startswith(f"{path}: not a readable record (")
     assert len(message) < len(str(path)) + 200
     assert records.read_json(path) == {}
-    path = write(tmp_path / "failure.json", JSON[name])
-    assert records.read_failure(path)["message"] == "the run failed, but failure.json is damaged"
+    write(tmp_path / "failure.json", JSON[name])
+    assert (
+        records.read_failure(tmp_path)["message"] == "the run failed, but failure.json is damaged"
+    )
 
 
 def test_what_is_written_is_read(tmp_path):
@@ -94,7 +96,7 @@ def test_bytes_that_are_no_text_in_the_locale_are_read_and_shown(tmp_path):
     """As é in an argument under an ASCII locale."""
     overrides = ["data.path=\udcc3\udca9"]
     write_failure(tmp_path, "failed", "no \udcc3\udca9\rhere", overrides=overrides)
-    read = records.read_failure(tmp_path / "failure.json")
+    read = records.read_failure(tmp_path)
     assert read["message"] == r"no \udcc3\udca9 here"
     assert read["overrides"] == overrides
     OmegaConf.save({"a": "\udcc3\udca9"}, tmp_path / "a.yaml")

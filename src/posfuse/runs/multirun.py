@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 
 from posfuse.errors import Conflict, InputError, input_errors
 from posfuse.runs.folders import folders_of, lies_in
-from posfuse.runs.records import FAILURE, RESULT, read_failure, read_result, replacing
+from posfuse.runs.records import RESULT, read_failure, read_result, replacing
 from posfuse.untrusted import read_yaml
 
 MULTIRUN = "multirun.yaml"
@@ -124,11 +124,11 @@ def check_is_current(folder: Path) -> None:
 
     A later command of the sweep that does not ask for this folder does not matter.
     """
-    if not (folder / FAILURE).exists():
+    failure = read_failure(folder)
+    if failure is None or failure["kind"] != Conflict.kind:
         return
-    failure = read_failure(folder / FAILURE)
     is_of_sweep = any((above / MULTIRUN).exists() for above in folder.parents)
-    if failure["kind"] == Conflict.kind and (asked_beside(folder) or not is_of_sweep):
+    if asked_beside(folder) or not is_of_sweep:
         raise InputError(
             f"{folder}: left out, not the run that was last asked for: {failure['message']}"
         )

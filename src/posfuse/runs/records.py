@@ -171,22 +171,25 @@ def read_result(path: Path) -> Record:
     return record
 
 
-def read_failure(path: Path) -> Record:
-    """A failure.json: its id, time, kind, message and overrides."""
+def read_failure(folder: Path) -> Record | None:
+    """The failure.json of a run: its id, time, kind, message and overrides; None without it."""
     try:
-        failure = untrusted.read_json(path, has_bytes=True)
+        failure = untrusted.read_json(folder / FAILURE, has_bytes=True)
         parts = {"id": str, "time": float, "kind": str, "message": str, "overrides": list}
         if not all(isinstance(failure[key], kind) for key, kind in parts.items()):
             raise ValueError
+    except FileNotFoundError:
+        return None
     except (OSError, ValueError, LookupError, TypeError):
-        message = f"the run failed, but {path.name} is damaged"
+        message = f"the run failed, but {FAILURE} is damaged"
         return {"id": "", "time": 0.0, "kind": "failed", "message": message, "overrides": []}
     return {**failure, "message": visible(" ".join(failure["message"].split()))}
 
 
 def failures_in(folder: Path) -> list[tuple[Path, Record]]:
     """The folders of failed and interrupted runs below this folder, with the failures."""
-    failures = [(path.parent, read_failure(path)) for path in sorted(folder.rglob(FAILURE))]
+    runs = [path.parent for path in sorted(folder.rglob(FAILURE))]
+    failures = [(run, failure) for run in runs if (failure := read_failure(run))]
     # Another process may have finished the run in the meantime.
     kind = AlreadyRunning.kind
     return [(run, f) for run, f in failures if f["kind"] != kind or not (run / RESULT).exists()]

@@ -132,15 +132,14 @@ class ArmSweep:
 
     def _read(self, arm: str, seed: int, folder: Path) -> tuple[records.Record | None, str]:
         """The record of a run, and the reason if the run has no result, otherwise ""."""
-        path, failure = folder / records.RESULT, folder / records.FAILURE
-        record = None
+        path, record = folder / records.RESULT, None
         try:
             if path.exists():
                 identity_of = record = records.read_result(path)
-            elif not failure.exists():
+            elif (failure := records.read_failure(folder)) is None:
                 return None, MISSING
-            elif (failed := records.read_failure(failure))["kind"] != Diverged.kind:
-                return None, failed["message"]
+            elif failure["kind"] != Diverged.kind:
+                return None, failure["message"]
             else:  # failure.json does not identify the run
                 path = folder
                 identity_of = records.identity(configs.read_config(folder), folder)

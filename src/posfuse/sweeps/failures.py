@@ -101,10 +101,8 @@ def record_failure(message: str, folder: Path, overrides: list[str], kind: str) 
 def report(folder: Path, sweep: Path, fail_fast: bool) -> None:
     """Print the failure of a run that has just ended, if it failed. With `fail_fast` interrupt the
     other runs. Call this in the process of the sweep."""
-    if not (folder / records.FAILURE).exists():
-        return
-    failure = records.read_failure(folder / records.FAILURE)
-    if failure["kind"] in (records.INTERRUPTED, AlreadyRunning.kind):
+    failure = records.read_failure(folder)
+    if failure is None or failure["kind"] in (records.INTERRUPTED, AlreadyRunning.kind):
         return
     run = os.path.relpath(folder, sweep)
     start = "error" if failure["kind"] == "config" else f"failed: {run}"

@@ -76,8 +76,7 @@ def status_of(folder: Path, sweep: Path, is_asked: bool = False) -> RunStatus:
         return RunStatus(*place, "missing")
     if _is_locked(folder):
         return RunStatus(*place, "running", *_progress(folder))
-    if (folder / records.FAILURE).exists():
-        failure = records.read_failure(folder / records.FAILURE)
+    if failure := records.read_failure(folder):
         state = failure["kind"] if failure["kind"] == records.INTERRUPTED else "failed"
         return RunStatus(*place, state, failure["message"])
     return RunStatus(*place, "stopped" if (folder / "config.yaml").exists() else "missing")
@@ -89,11 +88,10 @@ def _seconds(folder: Path, is_asked: bool) -> float:
     record = _read(result, result.stat().st_mtime_ns)
     if is_asked and not lies_in(record, folder):
         raise InputError(f"{result}: the result of another run; remove it to run again")
-    if is_asked and (folder / records.FAILURE).exists():
-        failure = records.read_failure(folder / records.FAILURE)
-        # The last command that asked for this run did not accept the result.
-        if failure["kind"] not in (records.INTERRUPTED, AlreadyRunning.kind):
-            raise InputError(failure["message"])
+    failure = records.read_failure(folder) if is_asked else None
+    # The last command that asked for this run did not accept the result.
+    if failure and failure["kind"] not in (records.INTERRUPTED, AlreadyRunning.kind):
+        raise InputError(failure["message"])
     seconds = record.get("seconds")
     if not isinstance(seconds, dict) or not all(map(_is_amount, seconds.values())):
         raise InputError(f"{result}: no seconds in this record; remove it to run again")
