@@ -26,9 +26,7 @@ LARGEST_PARQUET = 4096 * MEBIBYTE
 MOST_ROWS = 2**24  # of a Parquet file; a few bytes can contain far more rows
 DEEPEST = 32  # levels of nested lists and tables
 MOST_CHARACTERS = 10**8  # of a YAML file after its nested ${...} are replaced
-LONG_NUMBER = re.compile(
-    r"[-+.:_0-9]{100,}"
-)  # YAML reads 1:00:00 in base 60, which may take minutes
+LONG_NUMBER = re.compile(r"[-+.:_0-9]{100,}")  # YAML reads 1:00:00 in base 60, for minutes
 NOT_PLAIN = "has an alias (*name) or very deep nesting; write the values there instead"
 KINDS = {
     "a whole number": types.is_integer,
@@ -123,25 +121,21 @@ def check_yaml(text: str, is_interpolated: bool = False) -> None:
                 raise ValueError(f"{event.value[:20]}... is too large")
 
 
-def read_parquet(
-    path: Path, columns: Mapping[str, str], optional: Mapping[str, str] | None = None
-) -> "pd.DataFrame":
-    """These columns of a Parquet file, and the columns of `optional` that exist, each of a kind of
-    KINDS."""
+def read_parquet(path: Path, columns: Mapping[str, str]) -> "pd.DataFrame":
+    """These columns of a Parquet file, each of a kind of KINDS."""
     check_file(path, LARGEST_PARQUET)
     try:
         with path.open("rb") as content, pq.ParquetFile(content) as file:
             if file.metadata.num_rows > MOST_ROWS:
                 raise ValueError(f"more than {MOST_ROWS} rows")
             names = file.schema_arrow.names
-            wanted = {**columns, **{k: v for k, v in (optional or {}).items() if k in names}}
-            for name, kind in wanted.items():
+            for name, kind in columns.items():
                 if name not in names:
                     raise ValueError(f"has no {name}")
                 is_kind = KINDS[kind](file.schema_arrow.field(name).type)
                 if file.metadata.num_rows and not is_kind:  # columns without rows have no type
                     raise ValueError(f"{name} is not {kind}")
-            table = file.read([*wanted], use_threads=False).select([*wanted])
+            table = file.read([*columns], use_threads=False).select([*columns])
         frame: pd.DataFrame = table.to_pandas(ignore_metadata=True)
     except ArrowException as error:
         raise ValueError(str(error).splitlines()[0]) from error
