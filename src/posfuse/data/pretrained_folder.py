@@ -1,6 +1,5 @@
-"""The folder of a pretrained model, as `save_pretrained` of transformers writes it: its files, a
-digest of their content, and its tokenizer.
-"""
+"""The folder of a pretrained model, as `save_pretrained` of transformers writes it: its files and
+its tokenizer."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -9,7 +8,6 @@ from pathlib import Path
 import numpy as np
 from tokenizers import Tokenizer
 
-from posfuse.data.corpora import files_digest
 from posfuse.data.vocabulary import Tokens, in_a_row, read_tokenizer_file, unknown_of
 from posfuse.errors import InputError
 from posfuse.untrusted import read_json
@@ -47,19 +45,6 @@ def check_architecture(path: str) -> None:
             todo += [(key, each) for each in value]
         elif isinstance(value, int) and value > MOST_LAYERS and LAYERS.search(key):
             raise ValueError(f"{CONFIG}: {key} is {value}, above {MOST_LAYERS}")
-
-
-def pretrained_digest(path: str) -> str:
-    """sha256 of all files that the model and its tokens depend on, but not of the folder's path.
-
-    Raises InputError as `pretrained_files`.
-    """
-    return files_digest(pretrained_files(path))
-
-
-def tokenizer_digest(path: str) -> str:
-    """sha256 of the files that the tokens depend on. Raises InputError as `pretrained_files`."""
-    return files_digest({TOKENIZER: pretrained_files(path)[TOKENIZER]})
 
 
 def read_tokenizer(path: str) -> Tokens:

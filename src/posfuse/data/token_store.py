@@ -23,9 +23,9 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from posfuse.config import DataConfig, VocabularyConfig
-from posfuse.data.corpora import SPLITS, Corpus, is_task, load
+from posfuse.data.corpora import SPLITS, Corpus, files_digest, is_task, load
 from posfuse.data.locks import lock
-from posfuse.data.pretrained_folder import read_tokenizer, tokenizer_digest
+from posfuse.data.pretrained_folder import TOKENIZER, pretrained_files, read_tokenizer
 from posfuse.data.splits import Split, splits
 from posfuse.data.vocabulary import (
     SPECIAL,
@@ -173,8 +173,9 @@ def store_key(
         "limit": cfg.limit,
         "vocabulary": _vocabulary_key(cfg.vocabulary),
         **({"columns": columns} if (columns := [cfg.text, cfg.labels]) != COLUMNS else {}),
-        **({"tokenizer": tokenizer_digest(pretrained)} if pretrained is not None else {}),
     }
+    if pretrained is not None:
+        parts["tokenizer"] = files_digest({TOKENIZER: pretrained_files(pretrained)[TOKENIZER]})
     return digest_of(parts)[:16]
 
 

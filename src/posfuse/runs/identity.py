@@ -15,7 +15,7 @@ from typing import Any
 
 from posfuse.config import Config
 from posfuse.data.corpora import files_digest, folder_files
-from posfuse.data.pretrained_folder import pretrained_digest
+from posfuse.data.pretrained_folder import pretrained_files
 from posfuse.data.vocabulary import tokenizer_file_digest
 from posfuse.seals import digest, digest_of
 
@@ -74,7 +74,7 @@ HUB_ID = "data.corpus.id"  # of HUB: a repository of the hub, or a local folder 
 CONTENTS: dict[str, Callable[[str, Config], str]] = {
     "data.path": lambda path, cfg: files_digest(folder_files(path, cfg.data.splits)),
     "data.vocabulary.file": lambda path, cfg: tokenizer_file_digest(path),
-    "host.path": lambda path, cfg: pretrained_digest(path),
+    "host.path": lambda path, cfg: files_digest(pretrained_files(path)),
     HUB_ID: lambda path, cfg: files_digest(_files_below(Path(path))),
 }
 
