@@ -67,13 +67,18 @@ def splits(
         for split, part in read.items()
     }
     has_labels = labelled or all(cfg.labels in source.columns for source in sources.values())
+
+    def documents(with_labels: bool) -> tuple[dict[str, Split], list[str]]:
+        parts = {split: _documents(source, cfg, with_labels) for split, source in sources.items()}
+        return parts, _number_labels(parts, corpus.label_names, labelled)
+
     try:
-        parts, names = _labelled(sources, cfg, has_labels, corpus.label_names, labelled)
+        parts, names = documents(has_labels)
     except InputError:
         if labelled or not has_labels:
             raise
         # The task needs no labels, and this column has none that can be classes.
-        parts, names = _labelled(sources, cfg, False, corpus.label_names, labelled)
+        parts, names = documents(with_labels=False)
     if "test" not in parts:  # a text in one file
         size = max(round(len(parts["train"]) * cfg.validation_fraction), 1)
         parts["train"], parts["test"] = _divide(parts["train"], size, 0, names)
@@ -91,15 +96,6 @@ def splits(
                 parts[split] = _divide(part, cfg.limit, int(cfg.split_seed), names, cure=cure)[1]
     further = [split for split in parts if split not in SPLITS]
     return {split: parts[split] for split in (*SPLITS, *further)}, names
-
-
-def _labelled(
-    sources: dict[str, Source], cfg: DataConfig, has_labels: bool, given: list[str] | None,
-    labelled: bool,
-) -> tuple[dict[str, Split], list[str]]:  # fmt: skip
-    """The documents with numbered labels, and their names, as for `_number_labels`."""
-    parts = {split: _documents(source, cfg, has_labels) for split, source in sources.items()}
-    return parts, _number_labels(parts, given, labelled)
 
 
 def draw_places(

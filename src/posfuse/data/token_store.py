@@ -130,8 +130,8 @@ def open_store(
     InputError for documents that cannot be used and for a folder that cannot be written.
     """
     corpus = load(cfg)
-    seed = int(cfg.split_seed) if validation_seed is None else validation_seed
-    folder = Path(cache_dir) / f"{cfg.name}-{store_key(cfg, corpus, seed, pretrained)}"
+    key = store_key(cfg, corpus, validation_seed, pretrained)
+    folder = Path(cache_dir) / f"{cfg.name}-{key}"
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         # A second process waits and then reads the store of the first one.
@@ -139,7 +139,7 @@ def open_store(
             if (store := _read(folder)) is None:
                 for left in folder.parent.glob(f"{folder.name}.*/"):  # by a process that was killed
                     shutil.rmtree(left)
-                parts, names = splits(corpus, cfg, seed, labelled)
+                parts, names = splits(corpus, cfg, validation_seed, labelled)
                 texts = _texts_of_vocabulary(parts, cfg, poll)
                 tokens = read_tokenizer(pretrained) if pretrained else own_tokens(texts, cfg)
                 repeated = 0 if is_task(cfg) else _repeated(parts, poll)
