@@ -30,7 +30,7 @@ from posfuse.statistics.comparisons import Criteria, compare, criteria_for
 from posfuse.tracking import panels, server
 from posfuse.tracking.panels import DIFFERENCES, INTERVALS
 from posfuse.tracking.places import prepare, project_of
-from posfuse.tracking.projection import SETTINGS, STEP, Cell, run_id, variant
+from posfuse.tracking.projection import AFTERWARDS, STEP, Cell, run_id, variant
 
 
 class Shown:
@@ -155,14 +155,13 @@ def log_comparison(shown: Shown, sweep: Path, entity: str, project: str) -> None
             entity=entity, project=project, id=f"comparison-{digest}", resume="allow",
             name=f"comparison of {shown.sweep_id}", job_type="comparison",
             config={"sweep_id": shown.sweep_id}, dir=sweep / ".wandb", mode="online",
-            settings=wandb.Settings(**SETTINGS, x_disable_stats=True, console="off"),
+            settings=wandb.Settings(**AFTERWARDS),
         ) as run,
         rc_style(),
     ):  # fmt: skip
         intervals = wandb.Image(forest(comparisons, shown.criteria))
         cells: Any = (table.columns, table.rows)
-        found = {DIFFERENCES: wandb.Table(*cells), INTERVALS: intervals}
-        run.log(found, step=run.starting_step)
+        run.log({DIFFERENCES: wandb.Table(*cells), INTERVALS: intervals}, step=run.starting_step)
 
 
 def save(path: Path, space: ws.Workspace, text: wr.Report) -> dict[str, str]:

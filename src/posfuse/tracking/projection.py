@@ -31,6 +31,8 @@ SETTINGS: dict[str, Any] = {
     "x_save_requirements": False,
     "sagemaker_disable": True,  # SageMaker would give the run another id
 }
+# Of a finished run: the machine and the output of this process are not the run's.
+AFTERWARDS = {**SETTINGS, "x_disable_stats": True, "console": "off"}
 
 
 def run_id(identity: records.Record, suffix: str = "") -> str:
@@ -116,12 +118,11 @@ def start(
     logger: LoggerConfig,
     folder: Path,
     id_of_run: str | None,
-    settings: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] = SETTINGS,
     **more: Any,
 ) -> "wandb.Run":
     """Start the run in W&B, or resume it if the server has it. Without an id W&B uses the id of its
-    agent. `more` has the display name, the mode, and `dir`, the folder for W&B's files (default:
-    the run's folder)."""
+    agent. `more` has the mode, and `dir`, the folder for W&B's files."""
     import wandb
 
     parts = [identity[part] for part in ("data", "encoding", "fusion")]
@@ -137,7 +138,7 @@ def start(
         config=config(identity),
         id=id_of_run,
         resume="allow" if id_of_run else None,
-        settings=wandb.Settings(**SETTINGS, **(settings or {})),
+        settings=wandb.Settings(**settings),
         **more,
     )
     # Otherwise W&B would put the last value of every metric into the summary, which has the best

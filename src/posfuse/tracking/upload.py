@@ -98,10 +98,8 @@ def sync(uploads: list[Upload], files: Path) -> list[str]:
 
 def send(upload: Upload, files: Path) -> None:
     """Upload one run. W&B's own files of the upload are written to `files`."""
-    # Otherwise these would describe the upload, not the run.
-    settings = {"x_disable_stats": True, "console": "off"}
     with projection.start(
-        upload.run.record, upload.logger, upload.run.folder, upload.id, settings,
+        upload.run.record, upload.logger, upload.run.folder, upload.id, projection.AFTERWARDS,
         dir=files, mode="online",
     ) as run:  # fmt: skip
         complete(run, upload.run, run.starting_step, upload.logger.artifacts)
