@@ -56,8 +56,10 @@ def track(cfg: Config, folder: Path) -> Iterator[LogRows | None]:
     facts["task"] = {"metric": task_of(cfg).metric}
     run = start_run(cfg, folder, facts)
     live = Live(run, Cell.of(facts))
-    if url := url_of(run):
-        _log.info("W&B: %s", url)
+    if not run.offline and run.url:
+        from posfuse.tracking.server import without_user  # imports wandb; after `prepare`
+
+        _log.info("W&B: %s", without_user(run.url))
     code = 1
     try:
         yield live.log_rows
@@ -103,13 +105,6 @@ def start_run(cfg: Config, folder: Path, facts: records.Record) -> "wandb.Run":
             f"W&B: {why.rstrip('.') or type(error).__name__}; correct it, or set "
             "logger.mode=offline to train without a server, or logger=none to train without W&B"
         ) from error
-
-
-def url_of(run: "wandb.Run") -> str:
-    """The run's web page; empty offline."""
-    from posfuse.tracking import server  # imports wandb
-
-    return "" if run.offline else server.without_user(run.url or "")
 
 
 class Live:
