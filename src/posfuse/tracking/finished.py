@@ -25,16 +25,6 @@ ARTIFACTS = {  # the files of each of logger.artifacts; a run may lack some
 }
 
 
-def mechanism(folder: Path) -> dict[str, float]:
-    """The measurements of a finished run, without those by distance, by name and layer."""
-    values = {}
-    for row in records.read_measurements(folder).to_dict("records"):
-        if row["name"] not in records.BY_DISTANCE:
-            layer = "" if row["layer"] == records.WHOLE else f"_layer_{row['layer']}"
-            values[f"{row['name']}{layer}"] = row["value"]
-    return values
-
-
 @dataclass(frozen=True)
 class Finished:
     """A finished run's folder, its record and its rows."""
@@ -43,7 +33,7 @@ class Finished:
     record: records.Record
     rows: list[dict[str, float]]
     diagnostics: list[Diagnostic]
-    mechanism: dict[str, float] = field(default_factory=dict)  # without those by distance
+    mechanism: dict[str, float] = field(default_factory=dict)  # by name and layer
 
     @classmethod
     def read(cls, folder: Path) -> "Finished":
@@ -60,7 +50,12 @@ class Finished:
         # The diagnostics of the trained model are in the summary, as position/...
         inside = [row for row in diagnostics if not row.name.startswith("accuracy")]
         learning = rows(Cell.of(record), history, inside, steps)
-        return cls(folder, record, learning, diagnostics, mechanism(folder))
+        mechanism = {}
+        for row in records.read_measurements(folder).to_dict("records"):
+            if row["name"] not in records.BY_DISTANCE:
+                layer = "" if row["layer"] == records.WHOLE else f"_layer_{row['layer']}"
+                mechanism[f"{row['name']}{layer}"] = row["value"]
+        return cls(folder, record, learning, diagnostics, mechanism)
 
     @property
     def last_step(self) -> int:
@@ -120,19 +115,19 @@ def charts(finished: Finished) -> dict[str, Any]:
     record, rows = finished.record, finished.diagnostics
     names: Any = [column.name for column in fields(Diagnostic)]
     table = wandb.Table(names, [[getattr(row, name) for name in names] for row in rows])
-    found: dict[str, Any] = {"diagnostics_table": table}
+    media: dict[str, Any] = {"diagnostics_table": table}
     best = [row for row in rows if row.epoch == record["best_epoch"] and row.by == "position"]
     if gates := [[row.low, row.value] for row in best if row.name == "gate_mean"]:
         by_position = wandb.Table(["position", "gate"], gates)  # type: ignore[arg-type]
-        found["gates"] = wandb.plot.line(by_position, "position", "gate", title=GATES)
+        media["gates"] = wandb.plot.line(by_position, "position", "gate", title=GATES)
     if record["task"]["predictions"] == records.CLASSES:
         classes = dict.fromkeys(("label", "predicted"), "a whole number")
         predictions = untrusted.read_parquet(finished.folder / records.PREDICTIONS, classes)
         labels, predicted = (predictions[name].tolist() for name in ("label", "predicted"))
-        found["confusion_matrix"] = wandb.plot.confusion_matrix(
+        media["confusion_matrix"] = wandb.plot.confusion_matrix(
             None, labels, predicted, record["label_names"], CONFUSION
         )
-    return found
+    return media
 
 
 def complete(run: "wandb.Run", finished: Finished, next_step: int, artifacts: list[str]) -> None:
