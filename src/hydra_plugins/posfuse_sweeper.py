@@ -88,7 +88,9 @@ class PosfuseSweeper(BasicSweeper):
             self.config.hydra.overrides.task = listed
         (jobs,) = self.split_arguments(parser.parse_overrides(listed), None)
         self.check(jobs)
-        self.watched(lambda: self._run(jobs), len(jobs), "run")
+        write_multirun(self.config)
+        common = set.intersection(*map(set, jobs))
+        self.watched(lambda: self.scores(jobs, common), len(jobs), "run")
 
     def given(self, arguments: list[str]) -> list[Override]:
         """The overrides of the sweep: first of its config file, then of the command."""
@@ -105,7 +107,7 @@ class PosfuseSweeper(BasicSweeper):
         self.validate_batch_is_legal(jobs)
         refuse_shared_folders(jobs, folders_of(jobs, self.config))
 
-    def watched(self, run: Callable[[], None], n: int, unit: str) -> None:
+    def watched(self, run: Callable[[], object], n: int, unit: str) -> None:
         """Run a sweep of n units, and print its state every minute; sweep.fail_fast ends it."""
         folder = self.config.hydra.sweep.dir
         say(f"{n} {unit}{'s' * (n > 1)} in {folder}; Ctrl-C stops, the same command resumes")
@@ -115,11 +117,6 @@ class PosfuseSweeper(BasicSweeper):
         except signals.Interrupted:
             if signals.interruption() != FAIL_FAST:
                 raise
-
-    def _run(self, jobs: list[list[str]]) -> None:
-        """Write multirun.yaml, name the finished runs, and launch the others."""
-        write_multirun(self.config)
-        self.scores(jobs, set.intersection(*map(set, jobs)))
 
     def scores(self, jobs: list[list[str]], common: set[str], earlier: int = 0) -> list[float]:
         """Run the jobs that are not finished, and return the validation metric of each job, or NaN
