@@ -19,7 +19,6 @@ from posfuse.process.arguments import refuse_twice
 from posfuse.runs import records
 from posfuse.runs.checks import checked, task_of
 from posfuse.runs.configs import config_of
-from posfuse.runs.folders import folder_of
 from posfuse.runs.multirun import with_arm, write_multirun
 from posfuse.runs.proposals import Proposals, optuna_for, rounded
 from posfuse.sweeps.failures import say
@@ -174,16 +173,14 @@ class OptunaSweeper(PosfuseSweeper):
         if done:
             sign = 1 if mode == "max" else -1
             best = max(done, key=lambda i: sign * scores[i])
-            place = Path(folder_of(self.jobs(trials[best])[0], self.config))
+            place = self.folder(self.jobs(trials[best])[0])
             place = place.parent if len(self.seeds) > 1 else place
-            say(
-                f"best trial: {' '.join(trials[best])}, validation {metric} {scores[best]:.4f}, in "
-                f"{Path(self.config.hydra.sweep.dir) / place}"
-            )
+            score = f"validation {metric} {scores[best]:.4f}"
+            say(f"best trial: {' '.join(trials[best])}, {score}, in {place}")
 
     def is_busy(self, job: list[str]) -> bool:
         """True if another process runs this job, which has failed here, or has just finished it."""
-        folder = Path(self.config.hydra.sweep.dir) / folder_of(job, self.config)
+        folder = self.folder(job)
         if failure := records.read_failure(folder):
             return bool(failure["kind"] == AlreadyRunning.kind)
         return (folder / records.RESULT).exists()

@@ -135,21 +135,25 @@ class PosfuseSweeper(BasicSweeper):
         """The validation metric of a finished run, and a line about it; None if it is not finished.
         Hydra would start a job, 0.2 s each."""
         signals.check()
-        folder = Path(self.config.hydra.sweep.dir) / folder_of(overrides, self.config)
+        folder = self.folder(overrides)
         if not (folder / records.RESULT).exists():
             return None
         own = [override for override in other_overrides(overrides) if override not in common]
         try:
             with self._composed(overrides) as job:
-                found = finished(job, folder, own)
+                done = finished(job, folder, own)
         except Exception:  # noqa: BLE001 - the run raises it again, and its folder gets a failure
             return None
-        if not found:
+        if not done:
             return None
-        line, score = found
+        line, score = done
         say(line)
         (folder / records.FAILURE).unlink(missing_ok=True)  # of an earlier command
         return score
+
+    def folder(self, overrides: list[str]) -> Path:
+        """The folder of the run with these overrides."""
+        return Path(self.config.hydra.sweep.dir) / folder_of(overrides, self.config)
 
     @contextmanager
     def _composed(self, overrides: list[str]) -> Iterator[DictConfig]:
