@@ -20,7 +20,7 @@ from posfuse.runs import records
 from posfuse.runs.checks import checked, task_of
 from posfuse.runs.configs import config_of
 from posfuse.runs.multirun import with_arm, write_multirun
-from posfuse.runs.proposals import Proposals, optuna_for, rounded
+from posfuse.runs.proposals import Proposals, optuna_for, round_value
 from posfuse.sweeps.failures import say
 
 # Scores of runs that differ in these cannot be compared.
@@ -62,7 +62,7 @@ class OptunaSweeper(PosfuseSweeper):
         self.listed: list[str] = []  # the override of seed
         searched: dict[str, Any] = {}
         # A key of the command replaces the same key of an experiment.
-        given = {override.get_key_element(): override for override in self.given(arguments)}
+        given = {override.get_key_element(): override for override in self.parse(arguments)}
         for key, override in given.items():
             if not override.is_sweep_override():
                 self.fixed.append(str(override.input_line))
@@ -94,7 +94,7 @@ class OptunaSweeper(PosfuseSweeper):
         self.check(jobs)
         search = Proposals(optuna, searched, f"{mode}imize", self.numbers["seed"])
         n = self.numbers["n_trials"]
-        self.watched(lambda: self.search(search, n, metric, mode), n, "trial")
+        self.watch(lambda: self.search(search, n, metric, mode), n, "trial")
 
     def own(self, values: dict[str, Any]) -> list[str]:
         """The overrides of a trial with these values."""
@@ -115,7 +115,7 @@ class OptunaSweeper(PosfuseSweeper):
         first: list[Any] = []
         refusals: list[Any] = []
         for job in jobs:
-            with self._composed(job) as composed, read_write(composed), open_dict(composed):
+            with self._compose(job) as composed, read_write(composed), open_dict(composed):
                 place = Path(composed.hydra.sweep.dir, composed.hydra.sweep.subdir)
                 composed.hydra.runtime.output_dir = str(place.absolute())  # as Hydra in a job
                 config = copy.deepcopy(composed)  # ${hydra:...} reads the other
@@ -215,7 +215,7 @@ def distribution(optuna: ModuleType, override: Override) -> Any:
     with_values(override)
     if isinstance(sweep, RangeSweep):
         sweep.shuffle = False
-        numbers = sorted(map(rounded, sweep.range()))
+        numbers = sorted(map(round_value, sweep.range()))
         is_int = all(isinstance(number, int) for number in numbers)
         kind = kinds.IntDistribution if is_int else kinds.FloatDistribution
         return kind(numbers[0], numbers[-1], step=abs(sweep.step))
@@ -225,4 +225,4 @@ def distribution(optuna: ModuleType, override: Override) -> Any:
 def ends_of(distribution: Any) -> list[Any]:
     """Example values, to check a search before it starts."""
     choices = getattr(distribution, "choices", None)
-    return list(choices or sorted({rounded(distribution.low), rounded(distribution.high)}))
+    return list(choices or sorted({round_value(distribution.low), round_value(distribution.high)}))

@@ -79,7 +79,7 @@ class PosfuseSweeper(BasicSweeper):
         values, and if two runs would share a folder.
         """
         parser = OverridesParser.create(self.hydra_context.config_loader)
-        listed = [with_values(override) for override in self.given(arguments)]
+        listed = [with_values(override) for override in self.parse(arguments)]
         # multirun.yaml gets the names that match a glob, because posfuse status and the report read
         # it without the config groups.
         self.params = {}
@@ -90,9 +90,9 @@ class PosfuseSweeper(BasicSweeper):
         self.check(jobs)
         write_multirun(self.config)
         common = set.intersection(*map(set, jobs))
-        self.watched(lambda: self.scores(jobs, common), len(jobs), "run")
+        self.watch(lambda: self.scores(jobs, common), len(jobs), "run")
 
-    def given(self, arguments: list[str]) -> list[Override]:
+    def parse(self, arguments: list[str]) -> list[Override]:
         """The overrides of the sweep: first of its config file, then of the command."""
         parser = OverridesParser.create(self.hydra_context.config_loader)
         params = [f"{key}={value}" for key, value in self.params.items()]
@@ -107,7 +107,7 @@ class PosfuseSweeper(BasicSweeper):
         self.validate_batch_is_legal(jobs)
         refuse_shared_folders(jobs, folders_of(jobs, self.config))
 
-    def watched(self, run: Callable[[], object], n: int, unit: str) -> None:
+    def watch(self, run: Callable[[], object], n: int, unit: str) -> None:
         """Run a sweep of n units, and print its state every minute; sweep.fail_fast ends it."""
         folder = self.config.hydra.sweep.dir
         say(f"{n} {unit}{'s' * (n > 1)} in {folder}; Ctrl-C stops, the same command resumes")
@@ -140,7 +140,7 @@ class PosfuseSweeper(BasicSweeper):
             return None
         own = [override for override in other_overrides(overrides) if override not in common]
         try:
-            with self._composed(overrides) as job:
+            with self._compose(overrides) as job:
                 done = finished(job, folder, own)
         except Exception:  # noqa: BLE001 - the run raises it again, and its folder gets a failure
             return None
@@ -156,7 +156,7 @@ class PosfuseSweeper(BasicSweeper):
         return Path(self.config.hydra.sweep.dir) / folder_of(overrides, self.config)
 
     @contextmanager
-    def _composed(self, overrides: list[str]) -> Iterator[DictConfig]:
+    def _compose(self, overrides: list[str]) -> Iterator[DictConfig]:
         """The config of a run. In the block it is also the config of this process."""
         state = HydraConfig.instance()
         before = state.cfg
@@ -172,7 +172,7 @@ class PosfuseSweeper(BasicSweeper):
             if self.seen.issuperset(overrides):
                 continue
             self.seen.update(overrides)
-            with self._composed(overrides) as job:
+            with self._compose(overrides) as job:
                 check_place(job, folder_of(overrides, self.config))
 
 

@@ -92,7 +92,7 @@ def status_of(name: str = "--help", *arguments: str) -> str | int | None:
             if name != "train":
                 from posfuse import options  # imports Hydra; the overview does not need it
 
-                given = [options.parsed(name, each.summary, arguments)]
+                given = [options.parse(name, each.summary, arguments)]
             left_out = import_module(each.module).main(*given)
             return "\n".join(f"error: {line}" for line in left_out or ())
     except SystemExit as end:

@@ -19,7 +19,7 @@ OF_TABLES = (
 )  # fmt: skip
 
 
-def parsed(name: str, summary: str, words: Sequence[str]) -> Namespace:
+def parse(name: str, summary: str, words: Sequence[str]) -> Namespace:
     """The options of a command; for a study also `extra`, the overrides of its runs."""
     parser = ArgumentParser(prog=f"posfuse {name}", description=summary)
     if name == "study":

@@ -54,7 +54,7 @@ def test_a_command_of_the_docs_can_be_given(page, words, folder, monkeypatch):
     elif rest[0] == "report":
         assert posfuse_report(*rest[1:])[1] is None
     else:
-        given = options.parsed(rest[0], "", rest[1:])
+        given = options.parse(rest[0], "", rest[1:])
         if rest[0] == "study":
             read_study(given.study, [str(folder)])
         if "status" in rest[:2] or "--no-timing" in rest:

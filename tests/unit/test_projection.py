@@ -55,12 +55,12 @@ def test_a_score_has_a_name_of_its_own_in_each_cell():
     cell = Cell.of(identity(variant="model.token_scale=1__seeds=init"))
     scores = {"loss": 2.0, "accuracy": 0.5}
     name = "tiny/learned/model_token_scale_1__seeds_init/val_accuracy"
-    assert cell.judged("val", scores) == {name: 0.5}
+    assert cell.score("val", scores) == {name: 0.5}
     cell_of_bytes = Cell("a.b", "rope", "", "bits_per_byte")
-    assert cell_of_bytes.judged("test", {"bits_per_byte": 3.0, "accuracy": 0.1}) == {
+    assert cell_of_bytes.score("test", {"bits_per_byte": 3.0, "accuracy": 0.1}) == {
         "a_b/rope/test_bits_per_byte": 3.0
     }
-    assert cell.judged("val", {"loss": 2.0}) == {}
+    assert cell.score("val", {"loss": 2.0}) == {}
     (row,) = rows(cell, [{"epoch": 1, "step": 4, "val_accuracy": 0.25}], [])
     assert row[name] == 0.25
     assert cell.setting == "learned model.token_scale=1 seeds=init"

@@ -39,7 +39,7 @@ class Composer(ConfigLoaderImpl):
         validate_sweep_overrides: bool = True,
     ) -> DictConfig:
         """As Hydra's method, with its errors."""
-        parsed = [_parsed(override) for override in overrides]
+        parsed = [_parse(override) for override in overrides]
         files = [str(o.input_line) for o in parsed if not _is_value(o)]
         key = (config_name, run_mode, *files)
         if key not in self.by_files:
@@ -70,6 +70,6 @@ def _is_value(override: Override) -> bool:
 
 
 @cache
-def _parsed(override: str) -> Override:
+def _parse(override: str) -> Override:
     (parsed,) = OverridesParser.create().parse_overrides([override])
     return parsed

@@ -13,7 +13,7 @@ from posfuse.errors import InputError
 AGAIN = 100  # largest number of draws of a trial whose values equal an earlier trial's
 
 
-def rounded(value: Any) -> Any:
+def round_value(value: Any) -> Any:
     """A drawn value, rounded as in trials."""
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
@@ -48,7 +48,7 @@ class Proposals:
         """The values of the next trial by key; None if Optuna proposes no new values."""
         for _ in range(AGAIN):
             trial = self.study.ask(self.distributions)
-            values = {key: rounded(trial.params[key]) for key in self.distributions}
+            values = {key: round_value(trial.params[key]) for key in self.distributions}
             if values not in self.tried:
                 self.tried.append(values)
                 self.waiting.append(trial)

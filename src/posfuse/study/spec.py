@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field, WithJsonSchema
 
 from posfuse.evidence.metric import METRICS, Metric
-from posfuse.runs.proposals import AGAIN, rounded
+from posfuse.runs.proposals import AGAIN, round_value
 from posfuse.runs.schemas import Strict, one_of
 from posfuse.runs.seeds import seeds_of
 from posfuse.statistics.sequential import Looks, Margins
@@ -295,7 +295,7 @@ class Study(Strict):
                 if len(drawn) == self.tuning.trials:
                     break
                 row = (
-                    rounded(math.exp(draw.uniform(math.log(r.least), math.log(r.most))))
+                    round_value(math.exp(draw.uniform(math.log(r.least), math.log(r.most))))
                     for r in self.tuning.random.values()
                 )
                 drawn[tuple(row)] = None

@@ -76,9 +76,9 @@ class Finished:
         return {
             **{f"last/{k}": v for k, v in self.rows[-1].items()},
             **evaluations[best - 1],
-            **cell.judged("val", self.record["validation"]),
-            **cell.judged("test", self.record["test"]),
-            **cell.with_any_setting.judged("test", self.record["test"]),
+            **cell.score("val", self.record["validation"]),
+            **cell.score("test", self.record["test"]),
+            **cell.with_any_setting.score("test", self.record["test"]),
             **{
                 f"{at}/{k}": v
                 for at, part in parts.items()

@@ -84,10 +84,10 @@ class Cell:
         parts = (self.data, self.encoding, self.variant, f"{split}_{metric}")
         return "/".join(re.sub(r"[^\w-]", "_", part) for part in parts if part)
 
-    def judged(self, split: str, scores: Mapping[str, float]) -> dict[str, float]:
+    def score(self, split: str, scores: Mapping[str, float]) -> dict[str, float]:
         """The score of a run by its task's metric, with the metric's name."""
-        found = scores.get(self.metric)
-        return {} if found is None else {self.key(split, self.metric): found}
+        score = scores.get(self.metric)
+        return {} if score is None else {self.key(split, self.metric): score}
 
 
 def config(identity: records.Record) -> dict[str, Any]:
@@ -180,7 +180,7 @@ def rows(
         epoch, step = int(at["epoch"]), int(at["step"])
         curve = {k.replace("_", "/", 1): v for k, v in at.items() if k != "step"}
         measured = inside.get(epoch, {}) if step == ends[epoch] else {}
-        own = cell.judged("val", {k.removeprefix("val/"): v for k, v in curve.items()})
+        own = cell.score("val", {k.removeprefix("val/"): v for k, v in curve.items()})
         by_step[step] = {STEP: step, **curve, **own, **measured, **by_step.get(step, {})}
     return [by_step[step] for step in sorted(by_step)]
 
