@@ -70,9 +70,8 @@ def _number(value: Any) -> Any:
 
 
 def _check_corpus(cfg: Config) -> None:
-    names = cfg.data.splits
-    named = [name for name in (names.train, names.validation, names.test) if name is not None]
-    if twice := [name for name in named if named.count(name) > 1]:
+    names = [name for name in vars(cfg.data.splits).values() if name is not None]
+    if twice := [name for name in names if names.count(name) > 1]:
         raise InputError(f"data.splits: two splits are {twice[0]}; name another for one of them")
     if cfg.data.corpus is None:
         if cfg.data.path is None:

@@ -62,23 +62,12 @@ def _needs(cfg: Config) -> Iterator[tuple[str, Needs]]:
     data, of_data = cfg.data, f"data={cfg.data.name}"
     corpus = (data.corpus or {}) if data.path is None else {}
     if "lengths" in corpus or is_task(data):
-        why = "its tokens are its symbols"
-        yield (
-            of_data,
-            {
-                "data.vocabulary.file": (None, why),
-                "data.vocabulary.unit": ("words", why),
-                "host.name": ("own", why),
-            },
-        )
+        own = {"data.vocabulary.file": None, "data.vocabulary.unit": "words", "host.name": "own"}
+        yield of_data, {key: (value, "its tokens are its symbols") for key, value in own.items()}
         if is_task(data):
-            yield (
-                of_data,
-                {
-                    "data.word_order": ("original", "only texts can be shuffled"),
-                    "data.corpus.test_lengths": (data.test_lengths, "data.test_lengths sets both"),
-                },
-            )
+            yield of_data, {"data.word_order": ("original", "only texts can be shuffled")}
+            both = (data.test_lengths, "data.test_lengths sets both")
+            yield of_data, {"data.corpus.test_lengths": both}
         else:
             why = "it has no documents longer than data.max_len"
             yield of_data, {"data.test_lengths": ([], why)}
@@ -102,16 +91,14 @@ def _needs(cfg: Config) -> Iterator[tuple[str, Needs]]:
         return
     why = f"{cfg.host.path} decides it; use model=pretrained"
     yield "host=transformers", {f"model.{name}": (None, why) for name in DECIDED}
-    yield (
-        "host=transformers",
-        {
-            **{key: (value, "it has its own tokenizer") for key, value in vocabulary.items()},
-            "data.word_order": ("original", "its special tokens need their places"),
-            "pretrain.name": ("none", "its model is pretrained already"),
-            "trainer.compile": (False, "only the encoder of host=own can be compiled"),
-            "fidelity.blocks": ("independent", "its blocks are pretrained"),
-        },
-    )
+    needs: Needs = {k: (value, "it has its own tokenizer") for k, value in vocabulary.items()}
+    needs |= {
+        "data.word_order": ("original", "its special tokens need their places"),
+        "pretrain.name": ("none", "its model is pretrained already"),
+        "trainer.compile": (False, "only the encoder of host=own can be compiled"),
+        "fidelity.blocks": ("independent", "its blocks are pretrained"),
+    }
+    yield "host=transformers", needs
 
 
 def _check_pretrained(cfg: Config) -> None:
