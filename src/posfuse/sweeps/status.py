@@ -28,7 +28,7 @@ from posfuse.errors import AlreadyRunning, InputError
 from posfuse.process import signals
 from posfuse.runs import records
 from posfuse.runs.folders import lies_in
-from posfuse.runs.multirun import Multirun, read_multirun
+from posfuse.runs.multirun import read_multirun
 
 STATES = ("done", "running", records.INTERRUPTED, "stopped", "failed", "missing")
 REFRESH = 2.0  # seconds between two updates
@@ -46,17 +46,17 @@ class RunStatus:
     seconds: float | None = None  # the time of a done run, or the time left of a running one
 
 
+TO_COME = RunStatus("not proposed yet", "", "missing")  # a run of a trial of a search
+
+
 def runs_of(sweep: Path) -> list[RunStatus]:
     """Every run that the sweep's last command asked for, also those that a search has not proposed
     yet, and every other run in the folder."""
     asked = read_multirun(sweep)
-    wanted = {sweep / folder: None for folder in asked.folders}
+    wanted = dict.fromkeys(sweep / folder for folder in asked.folders)
     every = wanted | dict.fromkeys(path.parent for path in sweep.rglob("config.yaml"))
-    return [status_of(folder, sweep, folder in wanted) for folder in every] + _to_come(asked)
-
-
-def _to_come(asked: Multirun) -> list[RunStatus]:
-    return [RunStatus("not proposed yet", "", "missing")] * asked.to_come
+    runs = [status_of(folder, sweep, folder in wanted) for folder in every]
+    return runs + [TO_COME] * asked.to_come
 
 
 def status_of(folder: Path, sweep: Path, is_asked: bool = False) -> RunStatus:
@@ -218,10 +218,10 @@ def asked_for(sweep: Path, earlier: set[str]) -> list[RunStatus]:
     failed = {run for run, failure in records.failures_in(sweep) if failure["id"] not in earlier}
     asked = read_multirun(sweep)
     runs = {sweep / folder: status_of(sweep / folder, sweep, True) for folder in asked.folders}
-    return [
-        replace(run, state="missing") if run.state == "failed" and folder not in failed else run
-        for folder, run in runs.items()
-    ] + _to_come(asked)
+    for folder, run in runs.items():
+        if run.state == "failed" and folder not in failed:
+            runs[folder] = replace(run, state="missing")
+    return [*runs.values()] + [TO_COME] * asked.to_come
 
 
 def next_step(sweep: Path, runs: list[RunStatus]) -> str:
