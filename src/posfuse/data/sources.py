@@ -63,9 +63,8 @@ def in_file(path: Path) -> Source:
         ".csv": (_csv_columns, _csv),
         ".tsv": (_csv_columns, _csv),
         ".jsonl": (_jsonl_columns, _jsonl),
-        ".txt": (lambda _: ["text"], _txt),
+        ".txt": (lambda _: ["text"], lambda file, _: _series(_lines(file))),
     }[end]
-
     refusal = f"{path}: not readable", "write the file again"
 
     def read(column: str) -> "Iterator[pd.Series]":
@@ -105,10 +104,6 @@ def _series(values: Iterator[Any]) -> "Iterator[pd.Series]":
 
     while part := [*islice(values, ROWS)]:
         yield pd.Series(part, dtype=object)
-
-
-def _txt(path: Path, column: str) -> "Iterator[pd.Series]":
-    return _series(_lines(path))
 
 
 def _lines(path: Path) -> Iterator[str]:
