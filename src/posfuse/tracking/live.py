@@ -21,7 +21,6 @@ from posfuse.errors import InputError
 from posfuse.process import signals
 from posfuse.runs import identity, records
 from posfuse.runs.checks import task_of
-from posfuse.runs.hydra_errors import one_line
 from posfuse.runs.records import Diagnostic
 from posfuse.tracking import projection
 from posfuse.tracking.places import prepare
@@ -95,15 +94,11 @@ def start_run(cfg: Config, folder: Path, facts: records.Record) -> "wandb.Run":
         return projection.start(facts, cfg.logger, folder, own, dir=folder, mode=mode)
     except Exception as error:  # W&B raises private types if its process was killed
         projection.end_process()
-        from pydantic import ValidationError
+        from posfuse.tracking.server import text_of  # imports wandb
 
-        why = one_line(error)
-        if isinstance(error, ValidationError):  # of W&B's settings; its text has several lines
-            first = error.errors()[0]
-            why = f"{first['loc'][0]}: {first['msg']}"
         raise InputError(  # logger.mode takes precedence over WANDB_MODE
-            f"W&B: {why.rstrip('.') or type(error).__name__}; correct it, or set "
-            "logger.mode=offline to train without a server, or logger=none to train without W&B"
+            f"W&B: {text_of(error)}; correct it, or set logger.mode=offline to train without a "
+            "server, or logger=none to train without W&B"
         ) from error
 
 
@@ -129,9 +124,11 @@ class Live:
         try:
             act(self.run)
         except Exception as error:  # noqa: BLE001 - private types if its process was killed
+            from posfuse.tracking.server import text_of  # imports wandb
+
             _log.warning(
                 "W&B failed (%s); the run continues without it; upload it later with posfuse sync",
-                one_line(error) or type(error).__name__,
+                text_of(error),
             )
             self.run = None
             projection.end_process()

@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 import wandb
+from pydantic import ValidationError
 
 from posfuse.errors import InputError
-from posfuse.runs.hydra_errors import one_line
 
 
 def without_user(url: str) -> str:
@@ -22,7 +22,7 @@ def base_url() -> str:
     try:
         return str(wandb.setup().settings.base_url)
     except ValueError as error:
-        raise InputError(f"W&B: {one_line(error)}; fix or unset that WANDB_ variable") from error
+        raise InputError(f"W&B: {text_of(error)}; fix or unset that WANDB_ variable") from error
 
 
 def address() -> str:
@@ -51,11 +51,18 @@ def project_url(api: wandb.Api, entity: str, project: str) -> str | None:
     return without_user(pages[project]).removesuffix("/workspace") if project in pages else None
 
 
-def reason_of(error: BaseException) -> str:
-    """An error's message in one line, without a token of the server's address."""
+def text_of(error: Exception) -> str:
+    """The message of an error of W&B in one line."""
+    if isinstance(error, ValidationError):  # of its settings; the text has several lines
+        first = error.errors()[0]
+        return f"{first['loc'][0]}: {first['msg']}"
+    return " ".join(str(error).split()).rstrip(".") or type(error).__name__
+
+
+def reason_of(error: Exception) -> str:
+    """As `text_of`, without a token of the server's address."""
     url = base_url()
-    text = str(error).replace(url, without_user(url)) or type(error).__name__
-    return " ".join(text.split()).rstrip(".")
+    return text_of(error).replace(url, without_user(url))
 
 
 @contextmanager
