@@ -17,12 +17,7 @@ from posfuse.process import signals
 from posfuse.process.arguments import refuse_twice
 from posfuse.runs import records
 from posfuse.runs.composing import Composer
-from posfuse.runs.folders import (
-    folder_of,
-    folders_of,
-    other_overrides,
-    sweep_folder,
-)
+from posfuse.runs.folders import folder_of, folders_of, other_overrides, sweep_folder
 from posfuse.runs.multirun import with_arm, write_multirun
 from posfuse.sweeps.failures import FAIL_FAST, say
 from posfuse.sweeps.launching import composed_config

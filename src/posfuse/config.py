@@ -91,10 +91,9 @@ class DataConfig:
 @dataclass
 class TaskConfig:
     name: str = option(
-        "classification",
-        "classification, language_model, or another with _target_",
+        "classification", "classification, language_model, or another with _target_",
         check=check_name,
-    )
+    )  # fmt: skip
     _target_: str | None = option(None, "class of the task; null: the one of its name")
     output: str = one_of(
         "last layer of a language model: its own matrix, or the embeddings", "untied", "tied"
@@ -175,11 +174,9 @@ class OptimConfig:
     schedule: str = one_of("the learning rate after the warm-up", "constant", "linear", "cosine")
     warmup: int = option(0, "steps in which the learning rate rises linearly to optim.lr", least=0)
     end_factor: float = option(
-        0.0,
-        "final learning rate of a linear or cosine schedule, relative to optim.lr",
-        least=0,
-        most=1,
-    )
+        0.0, "final learning rate of a linear or cosine schedule, relative to optim.lr",
+        least=0, most=1,
+    )  # fmt: skip
     scalar_lr_factor: float = option(
         1.0, "learning-rate factor of learned scalars: token scale, alpha, gate biases", above=0
     )

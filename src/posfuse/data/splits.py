@@ -46,10 +46,7 @@ class Split:
 
 
 def splits(
-    corpus: Corpus,
-    cfg: DataConfig,
-    validation_seed: int | None = None,
-    labelled: bool = True,
+    corpus: Corpus, cfg: DataConfig, validation_seed: int | None = None, labelled: bool = True
 ) -> tuple[dict[str, Split], list[str]]:
     """Read, check and split a corpus. Returns the splits and the names of the labels 0..C-1.
 

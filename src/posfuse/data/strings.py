@@ -73,11 +73,8 @@ def strings(
     plan = {split: (size, trained) for split, size in zip(SPLITS, sizes, strict=True)}
     plan |= {length_split(n): (sizes[2], [n]) for n in test_lengths}
     arguments = (*rule.options, split_seed, lengths, test_lengths, sizes)
-    return Corpus(
-        f"{rule.name} {FORMAT} {arguments}",
-        lambda: _frames(rule, split_seed, plan),
-        rule.label_names,
-    )
+    fingerprint = f"{rule.name} {FORMAT} {arguments}"
+    return Corpus(fingerprint, lambda: _frames(rule, split_seed, plan), rule.label_names)
 
 
 def _frames(rule: Rule, split_seed: int, plan: dict[str, tuple[int, list[int]]]) -> Frames:

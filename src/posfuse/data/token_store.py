@@ -186,28 +186,18 @@ def _vocabulary_key(own: VocabularyConfig) -> dict[str, Any]:
 
 
 def _write(
-    folder: Path,
-    parts: dict[str, Split],
-    label_names: list[str],
-    tokens: Tokens,
-    repeated: int,
+    folder: Path, parts: dict[str, Split], label_names: list[str], tokens: Tokens, repeated: int,
     poll: Poll,
-) -> None:
+) -> None:  # fmt: skip
     """Write a store in a temporary folder and rename it to `folder`."""
     work = folder.with_name(f"{folder.name}.{uuid.uuid4().hex}")
     work.mkdir()
     try:
-        meta = {
-            "vocabulary_size": tokens.size,
-            "label_names": label_names,
-            "unknown_share": {
-                split: _write_split(work, split, part, tokens, poll)
-                for split, part in parts.items()
-            },
-            "ending": tokens.ending,
-            "shift": tokens.shift,
-            "repeated": repeated,
-        }
+        shares = {split: _write_split(work, split, parts[split], tokens, poll) for split in parts}
+        meta: dict[str, Any] = {
+            "vocabulary_size": tokens.size, "label_names": label_names, "unknown_share": shares,
+            "ending": tokens.ending, "shift": tokens.shift, "repeated": repeated,
+        }  # fmt: skip
         tokens.vocabulary.save(str(work / VOCABULARY))
         meta["checksums"] = {file.name: checksum(file) for file in sorted(work.iterdir())}
         (work / "meta.json").write_text(json.dumps(meta, indent=1), encoding="utf-8")

@@ -49,8 +49,7 @@ class Composer(ConfigLoaderImpl):
             self.by_files[key] = pickle.dumps(composed)
         config: DictConfig = pickle.loads(self.by_files[key])
         self._apply_overrides_to_config(list(filter(_is_value, parsed)), config)
-        own = [o.input_line for o in parsed if not o.is_hydra_override()]
-        config.hydra.overrides.task = own
+        config.hydra.overrides.task = [o.input_line for o in parsed if not o.is_hydra_override()]
         return config
 
     def without_hydra(self, config_name: str, overrides: list[str]) -> DictConfig:

@@ -20,14 +20,7 @@ from pyarrow.csv import read_csv
 from posfuse import seals, untrusted
 from posfuse.config import Config
 from posfuse.errors import AlreadyRunning, Conflict, InputError, input_errors, visible
-from posfuse.runs.identity import (
-    HUB_ID,
-    differing,
-    fingerprint,
-    own_code,
-    own_files,
-    settings,
-)
+from posfuse.runs.identity import HUB_ID, differing, fingerprint, own_code, own_files, settings
 from posfuse.seals import SUMS, check_whole, digest, is_whole
 
 if TYPE_CHECKING:  # importing pandas takes half a second, and help does not need it
