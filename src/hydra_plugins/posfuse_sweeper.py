@@ -147,7 +147,6 @@ class PosfuseSweeper(BasicSweeper):
         return score
 
     def folder(self, overrides: list[str]) -> Path:
-        """The folder of the run with these overrides."""
         return Path(self.config.hydra.sweep.dir) / folder_of(overrides, self.config)
 
     @contextmanager

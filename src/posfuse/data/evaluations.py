@@ -21,7 +21,6 @@ class Evaluations:
         return at * batches // self.per_epoch, (at + 1) * batches // self.per_epoch
 
     def turns(self, epochs: int) -> int:
-        """The turns of this many epochs."""
         return epochs * self.per_epoch
 
     def epoch(self, turn: int) -> int:

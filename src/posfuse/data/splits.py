@@ -37,7 +37,6 @@ class Split:
         return replace(self, rows=rows, labels=labels, groups=groups)
 
     def texts(self) -> Iterator[str]:
-        """The texts in order."""
         start = 0
         for part in self.source.read("text"):
             first, last = np.searchsorted(self.rows, [start, start + len(part)])

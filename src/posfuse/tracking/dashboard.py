@@ -47,7 +47,6 @@ class Shown:
 
     @property
     def has_gates(self) -> bool:
-        """True if any operator has gates."""
         one_of_each = self.runs.drop_duplicates("fusion")["folder"].map(Path)
         written = [folder for folder in one_of_each if (folder / records.DIAGNOSTICS).exists()]
         tables = (records.read_table(f / records.DIAGNOSTICS, Diagnostic) for f in written)

@@ -48,5 +48,4 @@ def _ignore(names: tuple[str, ...], why: str) -> None:
 
 
 def project_of(logger: LoggerConfig) -> str:
-    """The project of a run."""
     return logger.project or os.environ.get("WANDB_PROJECT") or "posfuse"

@@ -113,7 +113,6 @@ def lacking(uploads: list[Upload]) -> list[tuple[Upload, str]]:
 
 
 def on_server(uploads: list[Upload]) -> dict[str, Any]:
-    """The server's runs with these ids."""
     api = server.connect()  # a new connection each time, because it caches answers
     places = {upload.id: place_of(upload, api) for upload in uploads}
     held: dict[str, Any] = {}
@@ -134,7 +133,6 @@ def place_of(upload: Upload, api: Any) -> tuple[str, str]:
 
 
 def projects_of(uploads: list[Upload]) -> list[str]:
-    """The web pages of the runs' projects."""
     api = server.connect()
     places = sorted({place_of(upload, api) for upload in uploads})
     return [page for place in places if (page := server.project_url(api, *place))]
