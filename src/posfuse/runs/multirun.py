@@ -108,14 +108,14 @@ def with_arm(overrides: list[str], arms: Mapping[str, list[str]]) -> list[str]:
     return own
 
 
-def asked_beside(folder: Path) -> list[Path]:
-    """The folders of all runs of the sweep's last command, relative to the sweep's folder; none if
-    the command did not ask for this run."""
+def asked_beside(folder: Path) -> list[Path] | None:
+    """The folders of all runs of the sweep's last command, relative to the sweep's folder; empty if
+    the command did not ask for this run, None if the folder is in no sweep."""
     for sweep in folder.parents:
         if (sweep / MULTIRUN).exists():
             asked = [*map(Path, read_multirun(sweep).folders)]
             return asked if folder.relative_to(sweep) in asked else []
-    return []
+    return None
 
 
 def check_is_current(folder: Path) -> None:
@@ -125,10 +125,7 @@ def check_is_current(folder: Path) -> None:
     A later command of the sweep that does not ask for this folder does not matter.
     """
     failure = read_failure(folder)
-    if failure is None or failure["kind"] != Conflict.kind:
-        return
-    is_of_sweep = any((above / MULTIRUN).exists() for above in folder.parents)
-    if asked_beside(folder) or not is_of_sweep:
+    if failure and failure["kind"] == Conflict.kind and asked_beside(folder) != []:
         raise InputError(
             f"{folder}: left out, not the run that was last asked for: {failure['message']}"
         )

@@ -105,7 +105,8 @@ def config(identity: records.Record) -> dict[str, Any]:
 def display_name(identity: records.Record, folder: Path) -> str:
     """The settings that vary in the run's sweep, and the seed: "gate_scalar token_scale=1 s0"."""
     cell = [identity[part] for part in ("data", "encoding", "fusion")]
-    asked = [{*path.parts[:-2], *path.parts[-2].split("__")} for path in asked_beside(folder)]
+    beside = asked_beside(folder) or []
+    asked = [{*path.parts[:-2], *path.parts[-2].split("__")} for path in beside]
     same = set.intersection(*asked) - {identity["fusion"]} if asked else set()
     shown = [part for part in (*cell, *identity["variant"].split("__")) if part not in same]
     keys = [part.rpartition("=") for part in shown if part]
