@@ -140,7 +140,8 @@ def open_store(
                 for left in folder.parent.glob(f"{folder.name}.*/"):  # by a process that was killed
                     shutil.rmtree(left)
                 parts, names = splits(corpus, cfg, validation_seed, labelled)
-                texts = _texts_of_vocabulary(parts, cfg, poll)
+                counted = SPLITS if cfg.vocabulary.source == "all" else ("train",)
+                texts = _texts(parts, counted, poll)
                 tokens = read_tokenizer(pretrained) if pretrained else own_tokens(texts, cfg)
                 repeated = 0 if is_task(cfg) else _repeated(parts, poll)
                 _write(folder, parts, names, tokens, repeated, poll)
@@ -207,9 +208,8 @@ def _write(
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _texts_of_vocabulary(parts: dict[str, Split], cfg: DataConfig, poll: Poll) -> Iterator[str]:
-    counted = SPLITS if cfg.vocabulary.source == "all" else ("train",)
-    texts = chain.from_iterable(parts[split].texts() for split in counted)
+def _texts(parts: dict[str, Split], names: Iterable[str], poll: Poll) -> Iterator[str]:
+    texts = chain.from_iterable(parts[split].texts() for split in names)
     return chain.from_iterable(portions(texts, poll))
 
 
@@ -217,8 +217,7 @@ def _repeated(parts: dict[str, Split], poll: Poll) -> int:
     """The number of test documents whose text occurs in train; 0 for the lines of one text."""
     if parts["train"].source.is_running:
         return 0
-    portions_of_train = portions(parts["train"].texts(), poll)
-    known = set(map(hash, chain.from_iterable(portions_of_train)))
+    known = set(map(hash, _texts(parts, ["train"], poll)))
     return sum(hash(text) in known for text in parts["test"].texts())
 
 
