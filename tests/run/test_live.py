@@ -19,6 +19,7 @@ from posfuse.tracking import places as places_of_wandb
 from posfuse.tracking import projection
 from posfuse.tracking.live import Live, is_of_agent, start_run, track
 from posfuse.tracking.projection import STEP, Cell
+from posfuse.tracking.server import text_of
 from posfuse.train import train
 from refusals import refusal
 from small_runs import REFERENCE, small_config
@@ -169,6 +170,14 @@ def test_what_wandb_refuses_is_one_line(mode, reason, cfg, tmp_path, monkeypatch
     assert "logger.mode=off" in error
     assert ".;" not in error
     assert "pydantic" not in error
+
+
+def test_settings_that_exclude_each_other_are_one_line():
+    with pytest.raises(ValueError) as refused:
+        wandb.Settings(fork_from="a?_step=1", resume="must")
+    line = text_of(refused.value)
+    assert line.startswith("Value error, `fork_from`, `resume`, or")
+    assert line.endswith("specify only one of them")
 
 
 def test_variables_of_an_agent_give_no_run_another_id(cfg, tmp_path, monkeypatch, caplog):

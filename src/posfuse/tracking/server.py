@@ -53,10 +53,11 @@ def project_url(api: wandb.Api, entity: str, project: str) -> str | None:
 
 def text_of(error: Exception) -> str:
     """The message of an error of W&B in one line."""
+    text = str(error)
     if isinstance(error, ValidationError):  # of its settings; the text has several lines
         first = error.errors()[0]
-        return f"{first['loc'][0]}: {first['msg']}"
-    return " ".join(str(error).split()).rstrip(".") or type(error).__name__
+        text = ": ".join(map(str, (*first["loc"], first["msg"])))
+    return " ".join(text.split()).rstrip(".") or type(error).__name__
 
 
 def reason_of(error: Exception) -> str:
