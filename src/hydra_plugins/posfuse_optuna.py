@@ -82,7 +82,7 @@ class OptunaSweeper(PosfuseSweeper):
         ends = {key: ends_of(each) for key, each in searched.items()}
         first = {key: values[0] for key, values in ends.items()}
         others = [{**first, key: v} for key, values in ends.items() for v in values[1:]]
-        jobs = [job for values in (first, *others) for job in self.jobs(self.own(values))]
+        jobs = [job for values in (first, *others) for job in self.jobs(self.trial(values))]
         try:
             metric, mode = self.objective(jobs)
         except ConfigCompositionException as error:
@@ -96,7 +96,7 @@ class OptunaSweeper(PosfuseSweeper):
         n = self.numbers["n_trials"]
         self.watch(lambda: self.search(search, n, metric, mode), n, "trial")
 
-    def own(self, values: dict[str, Any]) -> list[str]:
+    def trial(self, values: dict[str, Any]) -> list[str]:
         """The overrides of a trial with these values."""
         return with_arm([f"{key}={value}" for key, value in values.items()], self.arms)
 
@@ -148,7 +148,7 @@ class OptunaSweeper(PosfuseSweeper):
         scores: list[float] = []
         while len(trials) < n:
             asked = [search.ask() for _ in range(min(self.numbers["n_jobs"], n - len(trials)))]
-            new = [self.own(values) for values in asked if values is not None]
+            new = [self.trial(values) for values in asked if values is not None]
             if not new:
                 say(f"Optuna proposes no new values; the search ends after {len(trials)} trials")
                 self.write(trials, len(trials))
@@ -169,10 +169,8 @@ class OptunaSweeper(PosfuseSweeper):
                 search.tell(scores[-1])
                 result = "failed" if math.isnan(scores[-1]) else f"{scores[-1]:.4f}"
                 say(f"trial {len(scores)} of {n}: {' '.join(own)}: validation {metric} {result}")
-        done = [i for i, score in enumerate(scores) if not math.isnan(score)]
-        if done:
-            sign = 1 if mode == "max" else -1
-            best = max(done, key=lambda i: sign * scores[i])
+        if done := [i for i, score in enumerate(scores) if not math.isnan(score)]:
+            best = (max if mode == "max" else min)(done, key=scores.__getitem__)
             place = self.folder(self.jobs(trials[best])[0])
             place = place.parent if len(self.seeds) > 1 else place
             score = f"validation {metric} {scores[best]:.4f}"

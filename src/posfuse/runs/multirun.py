@@ -53,7 +53,7 @@ def multirun_of(config: Any) -> Multirun:
     """The runs of the sweep with this composed config. A ${...} in a value belongs to the run's
     config. Raises an error of any type if the config is not a sweep's."""
     sweeper = config.hydra.sweeper
-    arms = {name: list(own) for name, own in (sweeper.get("arms") or {}).items()}
+    arms = {name: list(overrides) for name, overrides in (sweeper.get("arms") or {}).items()}
     params = [f"{k}={v}" for k, v in (sweeper.get("params") or {}).items()]
     task: Any = OmegaConf.to_container(config.hydra.overrides.task, resolve=False)
     parsed = OverridesParser.create().parse_overrides([*params, *task])
@@ -61,11 +61,11 @@ def multirun_of(config: Any) -> Multirun:
     n = prod(map(len, values.values()))
     if n > MOST_RUNS:
         raise ValueError(f"more than {MOST_RUNS} runs")
-    choices = [[f"{key}={value}" for value in own] for key, own in values.items()]
+    choices = [[f"{key}={value}" for value in of_key] for key, of_key in values.items()]
     jobs = [with_arm(list(job), arms) for job in product(*choices)]
     trials = values.get("arm", [])
     left = max(0, int(sweeper.get("n_trials") or 0) - len(trials))
-    fixed = {own[0] for own in choices if len(own) == 1}
+    fixed = {choice[0] for choice in choices if len(choice) == 1}
     return Multirun(
         folders_of(jobs, config),
         min(left * n // len(trials), MOST_RUNS) if trials else 0,
