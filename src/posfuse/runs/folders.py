@@ -48,10 +48,7 @@ def other_overrides(overrides: Iterable[str]) -> list[str]:
 def _in_path_already(override: str) -> bool:
     key = override.lstrip("+~").split("=")[0]
     # The content identifies a data folder, not its path: the record's settings have its digest.
-    named = (
-        "data", "encoding", "fusion", "seed", "data.name", "encoding.name", "fusion.name",
-        "data.path",
-    )  # fmt: skip
+    named = (*AXES, *(f"{axis}.name" for axis in AXES), "seed", "data.path")
     return key.startswith(("hydra.", "hydra/")) or key in named or is_neutral(key)
 
 
@@ -90,8 +87,8 @@ def _values(overrides: list[str]) -> dict[str, str]:
 
 def lies_in(record: dict[str, Any], folder: Path) -> bool:
     """True if a folder that a sweep gave to a run belongs to the run with this record."""
-    keys = ("data", "encoding", "fusion", "variant")
-    parts = (*(part for key in keys if (part := record.get(key))), f"seed={record.get('seed')}")
+    named = (part for key in (*AXES, "variant") if (part := record.get(key)))
+    parts = (*named, f"seed={record.get('seed')}")
     return folder.parts[-len(parts) :] == parts
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from posfuse.config import LoggerConfig
 from posfuse.runs import records
+from posfuse.runs.folders import AXES
 from posfuse.runs.multirun import asked_beside
 from posfuse.runs.records import Diagnostic
 from posfuse.tracking.places import project_of
@@ -24,7 +25,7 @@ if TYPE_CHECKING:  # wandb takes half a second to import, and runs with logger=n
 
 STEP = "trainer/global_step"  # the axis of learning curves
 ANY_SETTING = "any_setting"  # the variant in the name of a score of all variants
-LABELS = ("data", "encoding", "fusion", "seed", "sweep_id", "variant")
+LABELS = (*AXES, "seed", "sweep_id", "variant")
 # W&B must not send uncommitted changes, or a token in the address of a Git remote.
 SETTINGS: dict[str, Any] = {
     "disable_git": True,
@@ -104,11 +105,11 @@ def config(identity: records.Record) -> dict[str, Any]:
 
 def display_name(identity: records.Record, folder: Path) -> str:
     """The settings that vary in the run's sweep, and the seed: "gate_scalar token_scale=1 s0"."""
-    cell = [identity[part] for part in ("data", "encoding", "fusion")]
+    names = [identity[axis] for axis in AXES]
     beside = asked_beside(folder) or []
     asked = [{*path.parts[:-2], *path.parts[-2].split("__")} for path in beside]
     same = set.intersection(*asked) - {identity["fusion"]} if asked else set()
-    shown = [part for part in (*cell, *identity["variant"].split("__")) if part not in same]
+    shown = [part for part in (*names, *identity["variant"].split("__")) if part not in same]
     keys = [part.rpartition("=") for part in shown if part]
     short = [f"{key.rpartition('.')[2]}{equals}{value}" for key, equals, value in keys]
     return short_name(" ".join([*short, f"s{identity['seed']}"]), 128)
@@ -126,8 +127,8 @@ def start(
     agent. `more` has the mode, and `dir`, the folder for W&B's files."""
     import wandb
 
-    parts = [identity[part] for part in ("data", "encoding", "fusion")]
-    cell = "/".join(filter(None, [*parts, identity["variant"]]))
+    names = [identity[axis] for axis in AXES]
+    cell = "/".join(filter(None, [*names, identity["variant"]]))
     run = wandb.init(
         project=project_of(logger),
         entity=logger.entity,
@@ -135,7 +136,7 @@ def start(
         job_type=logger.job_type,
         name=display_name(identity, folder),
         notes=logger.notes or None,
-        tags=[short_name(tag, 64) for tag in (identity["sweep_id"], *parts, *logger.tags)],
+        tags=[short_name(tag, 64) for tag in (identity["sweep_id"], *names, *logger.tags)],
         config=config(identity),
         id=id_of_run,
         resume="allow" if id_of_run else None,
@@ -144,8 +145,8 @@ def start(
     )
     # Otherwise W&B would put the last value of every metric into the summary, which has the best
     # evaluation. An evaluation within an epoch has no diagnostics.
-    for names in ("diagnostics/*", "step/*"):
-        run.define_metric(names, summary="none")
+    for metrics in ("diagnostics/*", "step/*"):
+        run.define_metric(metrics, summary="none")
     return run
 
 
