@@ -46,11 +46,8 @@ def _with_copy(name: str, symbols: int, is_reversed: bool) -> Rule:
         bar = np.full((len(labels), 1), ord(BAR), dtype=np.uint8)
         return np.hstack([codes(LETTERS, word), bar, codes(LETTERS, answer)])
 
-    def n_strings(length: int) -> int:
-        return int(symbols ** (length // 2 - 1))
-
     names = list(LETTERS[:symbols])
-    return Rule(name, names, 3, draw, n_strings, step=2, options=(symbols,))
+    return Rule(name, names, 3, draw, lambda n: symbols ** (n // 2 - 1), step=2, options=(symbols,))
 
 
 def associative_recall(
