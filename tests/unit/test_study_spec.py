@@ -87,7 +87,6 @@ MISTAKES = [
      "testing.seeds: 7 are tuning seeds too; use fresh ones"),
     ({"tuning__final_seeds": [7]}, "tuning: give both finalists and final_seeds, or none of them"),
     ({"hypotheses__0__than": "mul"}, "hypotheses[0]: no arm 'mul'; use one of add, concat, a"),
-    ({"hypotheses__0__than": "concat"}, "hypotheses[0]: concat cancels out of the"),
     ({"hypotheses__0__outcome": "loss"}, "hypotheses[0].outcome: 'loss'; use accuracy or"),
     ({"metric": "loss"}, "metric: no 'loss'; use one of accuracy, macro_f1, "),
     ({"metric": "bits_per_byte", "hypotheses__0__outcome": "accuracy"},
@@ -97,13 +96,10 @@ MISTAKES = [
     ({"hypotheses__0__arm": 3}, "hypotheses[0]: 3 is not an arm; give a name or a list of names"),
     ({"hypotheses__0__arm": ["concat", "add_none"], "hypotheses__0__than": ["add", "add_none"]},
      "hypotheses[0]: add_none cancels out of the difference; name another arm"),
-    ({"hypotheses__0__minus": ["concat", "add_none"]},
-     "hypotheses[0]: concat cancels out of the difference; name another arm"),
     ({"hypotheses__1__name": "gain"}, "hypotheses: two are named gain; rename one"),
     ({"hypotheses": []}, "hypotheses: List should have at least 1 item"),
     ({"arms": {"add": {}}}, "arms: Dictionary should have at least 2 items"),
     ({"arms__add": {"seed": 1}}, "arms.add.seed: a study sets this key itself; remove it"),
-    ({"settings__sweep_id": "x"}, "settings.sweep_id: a study sets this key itself; remove it"),
     ({"settings__hydra.sweep.dir": "x"}, "settings.hydra.sweep.dir: a study sets this key itself"),
     ({"settings__hydra/launcher": "slurm"}, "settings.hydra/launcher: give it on the command line"),
     ({"arms__add": {"trainer.mechanism": False}},
@@ -120,11 +116,10 @@ MISTAKES = [
     ({"hypotheses__0__name": "ga\x1bin"}, "hypotheses[0].name: must be a folder name of letters"),
     ({"testing__spent": [float("nan"), 0.05]}, "testing.spent[0]: Input should be a finite number"),
     ({"assumed": {"difference": 1}}, "assumed.spread: Field required; add it"),
+    ({"assumed": None}, "assumed: missing; add, for example, {difference: 2, "),
     ({"arms__add": {"fusion": ["add", "mlp"]}}, "arms.add.fusion: takes one name (got ['add'"),
     ({"hypotheses__0__margin": 150}, "hypotheses[0].margin: Input should be less than or"),
-    ({"testing__seeds": "9-4"}, "testing.seeds: must be seeds such as 0-7 or 0,1,2 (got '9-4'"),
     ({"base": "nope"}, "base: no file "),
-    ({"arms": [1, 2]}, "arms: Input should be a valid dictionary (got [1, 2])"),
     ({"hypotheses__0": "x"}, "hypotheses[0]: Input should be a dictionary"),
     ({"hypothesis": 1}, "hypothesis: unknown key; use hypotheses"),
 ]  # fmt: skip
@@ -165,20 +160,18 @@ def test_what_is_missing_in_a_file_is_named(tmp_path):
         read_study(str(tmp_path / "mine.yaml"))
     for key in ("arms", "hypotheses"):
         assert f"mine.yaml: {key}: " in str(refused.value)
-    with pytest.raises(
-        InputError, match=r"mine.yaml: assumed: missing; add, for example, .difference: 2, "
-    ):
-        read_study(write_study(tmp_path / "mine.yaml", GOOD, assumed=None))
 
 
-def test_the_name_of_a_studys_own_sweep_is_refused(tmp_path):
-    with pytest.raises(InputError, match="the file's name: must not end in _tune, _test, _timing"):
-        read_study(write_study(tmp_path / "mine_test.yaml", GOOD))
+@pytest.mark.parametrize("end", ["test", "r2", "r1_null"])
+def test_the_name_of_a_studys_own_sweep_is_refused(end, tmp_path):
+    found = refusal(read_study, write_study(tmp_path / f"mine_{end}.yaml", GOOD))
+    assert "the file's name: must not end in _tune, _test, _timing or _r1; rename it" in found
 
 
 def test_an_unknown_study_is_one_line():
-    with pytest.raises(InputError, match=r"nope: no such study; use one of .*nope.yaml in this "):
-        read_study("nope")
+    found = refusal(read_study, "nope")
+    assert found.startswith("nope: no such study; use one of ")
+    assert ", nope.yaml in this folder or in --config-dir" in found
 
 
 @pytest.mark.parametrize("place", ["", "conf", "conf/study"])
@@ -193,11 +186,9 @@ def test_a_study_is_named_without_its_ending(place, tmp_path, monkeypatch):
 def test_seeds():
     assert seeds_of("k", "3-5") == [3, 4, 5]
     assert seeds_of("k", "7") == seeds_of("k", 7) == [7]
-    with pytest.raises(InputError, match="k: more than 10000 seeds; give fewer"):
-        seeds_of("k", list(range(10_001)))
+    assert refusal(seeds_of, "k", list(range(10_001))) == "k: more than 10000 seeds; give fewer"
     for wrong in ("5-3", [], [True], [-1], ["a"], 1.5, None):
-        with pytest.raises(InputError, match="k: must be seeds"):
-            seeds_of("k", wrong)
+        assert refusal(seeds_of, "k", wrong).startswith("k: must be seeds")
 
 
 def test_hydra_reads_the_values_of_an_arm_as_they_are_written():
@@ -212,12 +203,12 @@ def test_hydra_reads_the_values_of_an_arm_as_they_are_written():
 
 def test_overrides_that_would_change_the_study_are_refused():
     check_extra(["hydra/launcher=slurm", "hydra.launcher.n_jobs=2", "logger=none", "data.path=x"])
-    for override in ("trainer.max_epochs=2", "+fusion=add"):
-        with pytest.raises(InputError, match=r"would change the study; put .* into its file"):
-            check_extra([override])
+    for override, key in (("optim.lr=2", "optim.lr"), ("+fusion=add", "fusion")):
+        found = refusal(check_extra, [override])
+        assert found == f"{override}: would change the study; put {key} into its file instead"
     for key in ("seed", "sweep_id", "output_dir", "experiment", "sweep.plan", "hydra.sweep.dir"):
-        with pytest.raises(InputError, match=f"{key}=x: a study sets this key itself; remove it"):
-            check_extra([f"{key}=x"])
+        found = refusal(check_extra, [f"{key}=x"])
+        assert found == f"{key}=x: a study sets this key itself; remove it"
 
 
 def test_a_key_that_cannot_change_a_result_may_be_in_settings_or_on_the_command_line(written):
@@ -236,8 +227,8 @@ def test_a_search_path_is_relative_to_the_studys_file_or_a_package(
     (place / "own").mkdir(parents=True)
     (place / "mine.yaml").write_text("model: {d_model: 8}")
     changes = {"searchpath": [folder], "base": "mine", "settings": {"own": ["a"]}}
-    with pytest.raises(InputError, match=r"settings.own: takes one name \(got \['a'\]\)"):
-        read_study(written(**changes))
+    wanted = "settings.own: takes one name (got ['a'])"
+    assert refusal(read_study, written(**changes)).endswith(wanted)
     _, study = read_study(written(**changes | {"settings": {}}), ["/further"])
     assert study.searchpath == [str(place), "/further"]
 
@@ -248,5 +239,5 @@ def test_a_search_path_on_the_command_line():
         ["a=1"],
     )
     for wrong in ("my_conf", "[1]", "[a", ""):
-        with pytest.raises(InputError, match="must be a list of folders, such as"):
-            split_searchpath([f"hydra.searchpath={wrong}"])
+        found = refusal(split_searchpath, [f"hydra.searchpath={wrong}"])
+        assert "must be a list of folders, such as" in found
