@@ -115,21 +115,6 @@ def test_shares_at_each_operators_best_values():
     assert table.rows[0][7:10:2] == ["2 of 3", "1 of 3"]
 
 
-def test_the_report_has_the_table_if_it_informs_or_is_asked_for(tmp_path):
-    root = write_sweep(tmp_path / "sweep", {"add": [0.5, 0.6], "concat": [0.6, 0.7]})
-    for options in ([], ["--solved", "65"]):
-        out = tmp_path / f"report{len(options)}"
-        posfuse_report(root, f"--out={out}", *options)
-        table = out / "tables" / "solved.csv"
-        assert table.exists() == bool(options)
-        shown = "Runs that solve the task" in (out / "index.html").read_text()
-        assert shown == bool(options)
-    assert pd.read_csv(table)["solved"].tolist() == [0, 1]
-    for wrong in ("0", "100", "nan"):
-        _, error = posfuse_report(root, "--solved", wrong)
-        assert error.startswith("error: --solved: must be above 0 and below 100")
-
-
 def test_a_threshold_is_of_the_metric_that_is_compared(tmp_path):
     for fusion, shift in (("add", 0.0), ("concat", 0.3)):
         for seed in range(3):
@@ -145,15 +130,25 @@ def test_a_threshold_is_of_the_metric_that_is_compared(tmp_path):
     assert error == "error: --solved: is in percent, but bits per byte is compared; remove it"
 
 
-def test_a_report_removes_the_files_of_an_earlier_one_and_no_others(tmp_path):
+def test_a_report_has_the_table_if_it_is_asked_for_and_removes_that_of_an_earlier_one(tmp_path):
+    """Other files in its folders stay."""
     root = write_sweep(tmp_path / "sweep", {"add": [0.5, 0.6], "concat": [0.6, 0.7]})
     posfuse_report(root, "--solved=65", draw=True)
-    out, first = root / "report", {}
+    out, title, first = root / "report", "Runs that solve the task", {}
+    assert pd.read_csv(out / "tables/solved.csv")["solved"].tolist() == [0, 1]
+    assert title in (out / "index.html").read_text()
     for folder, mine in (("tables", "mine.csv"), ("figures", "mine.svg")):
         (out / folder / mine).write_text("")
         first[folder] = {path.name for path in (out / folder).iterdir()}
     posfuse_report(root)
+    assert title not in (out / "index.html").read_text()
     left = {path.name for path in (out / "tables").iterdir()}
     assert first["tables"] - left == {"solved.csv", "solved.md", "solved.tex"}
     assert [path.name for path in (out / "figures").iterdir()] == ["mine.svg"]
     assert len(first["figures"]) > 1
+
+
+def test_a_threshold_of_no_percent_is_refused(tmp_path):
+    for wrong in ("0", "100", "nan"):
+        _, error = posfuse_report(tmp_path, "--solved", wrong)
+        assert error.startswith("error: --solved: must be above 0 and below 100")
