@@ -20,6 +20,7 @@ from posfuse.study.plan import Plan, provenance
 from posfuse.study.spec import Evaluation, Hypothesis, Study, Tuning
 from small_records import ask, write_failure, write_record
 from small_runs import write_corpus
+from study_runs import small_study
 
 ARMS = {"a": {"fusion": "add"}, "c": {"fusion": "concat"}}
 PLAIN = {"seed": 0, "data.name": "tiny", "data.max_len": 9, "model.d_model": 8}
@@ -287,9 +288,8 @@ def test_trials_that_would_share_a_folder_are_refused():
 
 def of_two(metric="accuracy", outcome="", **settings):
     """A study of two operators, with a hypothesis about an outcome."""
-    arms = {name: {"fusion": name} for name in ("add", "concat")}
-    asked = [Hypothesis("gain", "t", "concat", "add", outcome=outcome)] if outcome else []
-    return Study("q", settings=settings, arms=arms, metric=metric, hypotheses=asked)
+    asked = Hypothesis("gain", "t", "concat", "add", outcome=outcome)
+    return small_study(settings=settings, metric=metric, hypotheses=[asked])
 
 
 COPY = {"task": "language_model", "data": "copy"}
