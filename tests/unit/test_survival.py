@@ -6,7 +6,7 @@ from scipy import stats
 from posfuse.evidence.collect import collect
 from posfuse.statistics.comparisons import Criteria, compare
 from posfuse.statistics.second_differences import survival
-from small_records import posfuse_report, write_sweep
+from small_records import reported, write_sweep
 
 # Gains of 12.5, 10, 12.5, 12.5 and of 2.5, 2.5, 0, 5.
 SCRATCH = {"add": [0.50, 0.60, 0.70, 0.55], "concat": [0.625, 0.7, 0.825, 0.675]}
@@ -46,13 +46,11 @@ def test_the_run_from_scratch_differs_in_pretraining_alone(tmp_path):
 def test_the_report_says_whether_the_gain_survives(tmp_path):
     root = tmp_path / "sweep"
     write_both(root)
-    text, status = posfuse_report(root)
-    assert status is None
+    text = reported(root)
     assert "Does the gain over add survive pretraining?" in text
     sentence = (
         "Pretraining adds -9.38 points to this difference (-13.18 to -5.57, 4 seeds, behind)."
     )
     assert sentence in (root / "report/index.html").read_text()
     assert "From scratch" not in text
-    table = (root / "report/tables/pretraining.md").read_text()
-    assert "-9.38 ± 2.39" in table
+    assert "-9.38 ± 2.39" in (root / "report/tables/pretraining.md").read_text()
