@@ -146,10 +146,8 @@ def test_each_trial_trains_every_seed_and_batches_hold_several_trials(search, tm
 
 
 def test_a_batch_has_at_most_the_runs_of_an_experiment(search):
-    batches = search(LR, "seed=0,1", n_trials=3, n_jobs=3, max_batch_size=4)
+    batches = search(LR, "seed=0,1", n_jobs=3, max_batch_size=4, seed=2**32 - 1)  # the largest seed
     assert [len(batch) for batch in batches] == [4, 2]
-    message = "hydra.sweeper.max_batch_size: must be 1 or more (got 0)"
-    assert refusal(search, LR, max_batch_size=0) == message
 
 
 def test_readers_know_how_many_runs_a_search_has_and_what_it_varies(search, tmp_path):
@@ -241,38 +239,15 @@ def test_a_key_of_the_command_replaces_that_of_an_experiment(search):
     ("arguments", "message"),
     [
         (["seed=0,1"], "hydra/sweeper=optuna: nothing to search; give a key several values"),
-        (
-            [LR, "seed=interval(0,3)"],
-            "seed=interval(0,3): list the seeds, as seed=range(0,4)",
-        ),
-        (
-            ["optim.warmup=tag(log,range(1,9))"],
-            "optim.warmup=tag(log,range(1,9)): the only tag is log, of an interval; use tag(log,",
-        ),
-        (["optim.lr=tag(log,choice(1,2))"], "optim.lr=tag(log,choice(1,2)): the only tag is log"),
+        ([LR, "seed=interval(0,3)"], "seed=interval(0,3): list the seeds, as seed=range(0,4)"),
+        (["optim.warmup=tag(log,range(1,9))"], "optim.warmup=tag(log,range(1,9)): the only tag is"),
         (["optim.lr=tag(lgo,interval(1,2))"], "optim.lr=tag(lgo,interval(1,2)): the only tag is"),
-        (
-            ["model.d_model=interval(32,64)"],
-            "model.d_model: takes whole numbers; use int(interval(a,b))",
-        ),
-        (
-            ["data=imdb,agnews"],
-            "data.name: a search has one corpus, not imdb and agnews; run one command for each",
-        ),
-        (
-            ["data=folder", "data.name=x", "data.path=a,b", "optim.lr=1,2"],
-            "data.path: a search has one corpus, not a and b",
-        ),
-        (
-            ["trainer.monitor=loss,accuracy"],
-            "trainer.monitor: a search has one objective, not min loss and max accuracy",
-        ),
-        (
-            ["task.name=classification,language_model"],
-            "task.name: a search has one kind of task, not classification and language_model",
-        ),
+        (["model.d_model=interval(32,64)"], "model.d_model: takes whole numbers; use int(interval"),
+        (["data=imdb,agnews"], "data.name: a search has one corpus, not imdb and agnews"),
+        (["data=folder", "data.name=x", "data.path=a,b"], "data.path: a search has one corpus"),
+        (["trainer.monitor=loss,accuracy"], "trainer.monitor: a search has one objective"),
+        (["task.name=classification,language_model"], "task.name: a search has one kind of task"),
         (["arm=a,b"], "trainer.monitor: a search has one objective, not max accuracy and min loss"),
-        (["arm=a,c"], "data.name: a search has one corpus, not bbc_lead_paragraph and bbc_article"),
         ([LR, "data=folder"], "data.path: no corpus given; name a folder"),
         ([LR, "seed=0,-1"], "seed: must be between 0 and 4294967295 (got -1)"),
         (["model.n_heads=3,5"], "model.n_heads: "),
@@ -289,7 +264,7 @@ def test_what_cannot_be_searched_is_one_line_before_anything_runs(
     search, tmp_path, arguments, message
 ):
     launcher = Launcher()
-    arms = {"a": ["fusion=add"], "b": ["trainer.monitor=loss"], "c": ["data=bbc_article"]}
+    arms = {"a": ["fusion=add"], "b": ["trainer.monitor=loss"]}
     assert refusal(search, *arguments, launcher=launcher, arms=arms).startswith(message)
     assert not launcher.batches
     assert not [*tmp_path.iterdir()]
@@ -314,18 +289,19 @@ def test_each_choice_is_composed_before_anything_runs(search, tmp_path):
     assert not [*tmp_path.iterdir()]
 
 
-@pytest.mark.parametrize("value", [0, -1, 1.5, "x", True])
-def test_numbers_of_trials_start_at_one(search, value):
-    for name in ("n_trials", "n_jobs"):
-        message = f"hydra.sweeper.{name}: must be 1 or more (got {value!r})"
+@pytest.mark.parametrize(
+    ("name", "values", "allowed"),
+    [
+        ("n_trials", (0, -1, 1.5, "x", True), "1 or more"),
+        ("n_jobs", (0, 1.5), "1 or more"),
+        ("max_batch_size", (0,), "1 or more"),
+        ("seed", (-1, 2**32, 0.5), f"between 0 and {2**32 - 1}"),  # as Optuna's sampler needs it
+    ],
+)
+def test_a_number_out_of_its_range_is_one_line(search, name, values, allowed):
+    for value in values:
+        message = f"hydra.sweeper.{name}: must be {allowed} (got {value!r})"
         assert refusal(search, LR, **{name: value}) == message
-
-
-@pytest.mark.parametrize("value", [-1, 2**32, 0.5])
-def test_the_seed_is_one_of_optunas_sampler(search, value):
-    message = f"hydra.sweeper.seed: must be between 0 and {2**32 - 1} (got {value!r})"
-    assert refusal(search, LR, seed=value) == message
-    assert len(search(LR, seed=2**32 - 1)) == 3
 
 
 @pytest.mark.parametrize("is_over", [False, True])

@@ -12,6 +12,7 @@ from posfuse.study.plan import choose
 from posfuse.study.spec import Evaluation, Range, Tuning
 from study_runs import small_study
 
+optuna = pytest.importorskip("optuna")
 N = 14  # Optuna's first ten trials are random draws
 RANGES = {"optim.lr": Range(1e-4, 1e-1), "model.token_scale": Range(0.1, 10)}
 
@@ -37,7 +38,6 @@ def until(n):
 
 
 def test_the_trials_are_those_of_optunas_own_loop():
-    optuna = pytest.importorskip("optuna")
     found = stages.propose(study(), of_each)
     for arm, own in found.items():
         theirs = []
@@ -58,7 +58,6 @@ def test_the_trials_are_those_of_optunas_own_loop():
 
 
 def test_the_same_results_give_the_same_next_trial():
-    pytest.importorskip("optuna")
     whole = stages.propose(study(), of_each)
     for n in (0, 5, 12):
         part = stages.propose(study(), until(n))
@@ -70,7 +69,6 @@ def test_the_same_results_give_the_same_next_trial():
 
 def test_no_two_trials_have_the_same_values():
     """They would be one run, and a study refuses arms with one config."""
-    pytest.importorskip("optuna")
     own = study()
     own.tuning.random = {"optim.lr": Range(1.0, 1.018)}  # 19 values of four digits
     found = stages.propose(own, lambda newest: dict.fromkeys(newest, 0.5))["add"]
@@ -126,7 +124,6 @@ def known_arms(own):
 
 
 def test_a_study_that_is_stopped_runs_each_trial_once_and_chooses_for_each_arm(sweeps):
-    pytest.importorskip("optuna")
     done, started = sweeps
     first = study()
     runs = stages._tuning_runs("mine", first, [], lambda _: None)
@@ -151,7 +148,6 @@ def test_a_study_that_is_stopped_runs_each_trial_once_and_chooses_for_each_arm(s
 
 
 def test_the_searches_of_the_repeats_are_done_once(sweeps, monkeypatch, tmp_path):
-    pytest.importorskip("optuna")
     monkeypatch.chdir(tmp_path)
     own = study()
     own.tuning.repeats = 2
@@ -168,10 +164,3 @@ def test_the_searches_of_the_repeats_are_done_once(sweeps, monkeypatch, tmp_path
 def test_random_trials_are_as_without_a_method():
     plain = study("random")
     assert plain.trials("add") == plain.trials() == study().trials()
-
-
-def test_a_repeat_of_the_tuning_draws_other_trials():
-    pytest.importorskip("optuna")
-    first, second = study(), study()
-    second.tuning.draw = 1
-    assert stages.propose(first, until(0)) != stages.propose(second, until(0))
