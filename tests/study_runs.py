@@ -60,9 +60,7 @@ def write_study(path: Path, content: dict, **changes) -> str:
     return str(path)
 
 
-def study_runs(
-    metric: str = "accuracy", classes: int = 5, best: int = 1, **results
-) -> pd.DataFrame:
+def study_runs(metric: str = "accuracy", best: int = 1, **results) -> pd.DataFrame:
     """The test runs of each arm, with two evaluations, of which `best` is the best one.
 
     `results` has the results of each arm in the unit of the metric: a list over seeds, or a dict by

@@ -15,41 +15,30 @@ from posfuse.study.looks import progress
 from posfuse.study.reading import read_study
 from processes import alive, descendants, ended, started, wait_for
 from small_runs import small_overrides, write_corpus
+from study_runs import GOOD, write_study
 
 GIVEN = ("cache_dir", "logger", "trainer.progress", "data.path")  # on the command line
 
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
-    """A study on a small corpus: four arms, three trials, two finalists, looks at 2 and 4 seeds."""
+    """GOOD on a small corpus: four arms, three trials, two finalists, looks at 2 and 4 seeds."""
     root = tmp_path_factory.mktemp("study")
     given = dict(o.split("=", 1) for o in small_overrides(write_corpus(root / "corpus")))
     settings = {k: yaml.safe_load(v) for k, v in given.items() if k not in GIVEN}
     settings |= {"trainer.max_epochs": 2, "optim.lr": 0.01}
-    content = {
-        "question": "Does concat gain on the small corpus?",
-        "settings": settings,
-        "arms": {
-            "add": {"fusion": "add"},
-            "concat": {"fusion": "concat"},
-            "add_none": {"fusion": "add", "encoding": "none"},
-            "concat_none": {"fusion": "concat", "encoding": "none"},
-        },
-        "tuning": {
-            "grid": {"model.token_scale": [1, 4, 8]}, "seeds": [100],
-            "finalists": 2, "final_seeds": [101],
-        },
-        "testing": {"seeds": "0-3", "looks": [2, 4]},
-        "hypotheses": [
-            {"name": "gain", "text": "t", "arm": "concat", "than": "add", "expects": "greater"},
-            {
-                "name": "position", "text": "t", "arm": "concat", "than": "add", "margin": 60,
-                "minus": ["concat_none", "add_none"], "expects": "equivalent",
-            },
-        ],
-        "assumed": {"difference": 3, "spread": 2},
-    }  # fmt: skip
-    (root / "mine.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    write_study(
+        root / "mine.yaml",
+        GOOD,
+        base=None,
+        settings=settings,
+        tuning__grid={"model.token_scale": [1, 4, 8]},
+        tuning__finalists=2,
+        tuning__final_seeds=[101],
+        testing={"seeds": "0-3", "looks": [2, 4]},
+        hypotheses__1__expects="equivalent",
+        hypotheses__1__margin=60,
+    )
     return root / "mine.yaml"
 
 
@@ -60,34 +49,36 @@ def posfuse_study(command, study, *more):
     return [sys.executable, "-m", "posfuse", "study", command, str(study), *extra, *more]
 
 
+def printed(command, study, folder, *more):
+    """What a command prints that succeeds."""
+    done = ended(posfuse_study(command, study, *more), folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def plan_in(folder):
     return yaml.safe_load((folder / "multirun/mine/plan.yaml").read_text())
-
-
-def digest_in(folder):
-    return plan_in(folder)["digest"]
 
 
 @pytest.fixture(scope="module")
 def undisturbed(study):
     """The study in a folder of its own: first its plan, then the rest."""
     folder = study.parent / "undisturbed"
-    frozen = ended(posfuse_study("freeze", study), folder)
-    assert frozen.returncode == 0, frozen.stderr
-    assert f"plan {digest_in(folder)}\nnext: posfuse study run " in frozen.stdout
+    frozen = printed("freeze", study, folder)
+    digest = plan_in(folder)["digest"]
+    assert f"plan {digest}\nnext: posfuse study run " in frozen
     assert not (folder / "multirun/mine_test").exists()
-    done = ended(posfuse_study("run", study), folder)
-    assert done.returncode == 0, done.stderr
-    assert digest_in(folder) in frozen.stdout
-    return folder, done.stdout
+    done = printed("run", study, folder)
+    assert plan_in(folder)["digest"] == digest
+    return folder, done
 
 
 def test_a_study_ends_with_a_report_that_names_its_plan(undisturbed):
-    folder, printed = undisturbed
+    folder, shown = undisturbed
     plan = plan_in(folder)
     page = (folder / "multirun/mine/report/index.html").read_text()
     assert plan["digest"] in page
-    assert f"Study mine, plan {plan['digest'][:16]}" in printed
+    assert f"Study mine, plan {plan['digest'][:16]}" in shown
     assert page.index(plan["digest"]) < page.index("Hypotheses")
     assert len(list((folder / "multirun/mine_tune").rglob(records.RESULT))) == 20
     tested = list((folder / "multirun/mine_test").rglob(records.RESULT))
@@ -102,9 +93,8 @@ def test_its_table_of_runs_gives_the_same_verdicts(study, undisturbed):
     tested, plan = frame[frame["stage"] == "testing"], plan_in(folder)
     assert set(tested["plan"]) == {plan["digest"]}
     assert (tested["started"] >= plan["frozen"]).all()
-    assert (
-        frame["norm_ratio"].between(0.01, 1000).sum() == (~frame["arm"].str.contains("none")).sum()
-    )
+    has_table = ~frame["arm"].str.contains("none")
+    assert frame["norm_ratio"].between(0.01, 1000).sum() == has_table.sum()
     own = read_study(str(study))[1]
     state = progress(own, read_runs(runs, own).query("stage == 'testing'"))
     shown = pd.read_csv(folder / "multirun/mine/report/tables/hypotheses.csv")
@@ -144,22 +134,16 @@ def test_killed_twice_it_gives_the_same_verdicts(study, undisturbed):
 
 def test_its_state_and_its_forecast_are_shown(study, undisturbed):
     folder, _ = undisturbed
-    done = ended(posfuse_study("status", study), folder)
-    assert done.returncode == 0, done.stderr
-    assert "plan: frozen in multirun/mine/plan.yaml, digest" in done.stdout
+    assert "plan: frozen in multirun/mine/plan.yaml, digest" in printed("status", study, folder)
     tuned = study.parent / "tuned"  # as before the plan was frozen
     shutil.copytree(folder / "multirun/mine_tune", tuned / "multirun/mine_tune")
-    done = ended(posfuse_study("status", study), tuned)
-    assert done.returncode == 0, done.stderr
-    assert "tuning: 12 of 12 runs are done" in done.stdout
-    assert "tuning: 8 of 8 runs of the finalists are done" in done.stdout
-    assert f"run it with posfuse study run {study} data.path={study.parent}/corpus" in done.stdout
-    planned = ended(posfuse_study("plan", study, "--no-timing"), study.parent / "planned")
-    assert planned.returncode == 0, planned.stderr
-    assert (
-        "tuning: 4 arms x (3 trials x 1 seeds + 2 finalists x 1 seeds) = 20 runs\n"
-        in planned.stdout
-    )
+    shown = printed("status", study, tuned)
+    assert "tuning: 12 of 12 runs are done" in shown
+    assert "tuning: 8 of 8 runs of the finalists are done" in shown
+    assert f"run it with posfuse study run {study} data.path={study.parent}/corpus" in shown
+    forecast = printed("plan", study, study.parent / "planned", "--no-timing")
+    runs = "tuning: 4 arms x (3 trials x 1 seeds + 2 finalists x 1 seeds) = 20 runs\n"
+    assert runs in forecast
     assert not (study.parent / "planned" / "multirun").exists()
 
 
@@ -178,19 +162,18 @@ def test_texts_changed_after_test_seeds_ran_are_one_line(study, undisturbed):
 
 
 def test_repeated_tuning_is_judged_by_the_means_of_repeats(study):
-    content = yaml.safe_load(study.read_text())
-    content["arms"] = {arm: {"fusion": arm} for arm in ("add", "concat")}
-    content["tuning"] = {"grid": {"model.token_scale": [1, 4]}, "seeds": "100-101"}
-    content["tuning"] |= {"repeats": 2, "null_arm": "add"}
-    content["testing"] = {"seeds": "0-3", "looks": [2]}
-    content["hypotheses"] = content["hypotheses"][:1]
-    content["assumed"]["between"] = 1
-    path = study.parent / "repeated.yaml"
-    path.write_text(yaml.safe_dump(content, sort_keys=False))
-    folder = study.parent / "repeats"
-    done = ended(posfuse_study("run", path), folder)
-    assert done.returncode == 0, done.stderr
-    assert ", 2 repeats." in done.stdout
+    path, folder = study.parent / "repeated.yaml", study.parent / "repeats"
+    grid = {"model.token_scale": [1, 4]}
+    write_study(
+        path,
+        yaml.safe_load(study.read_text()),
+        arms={arm: {"fusion": arm} for arm in ("add", "concat")},
+        tuning={"grid": grid, "seeds": "100-101", "repeats": 2, "null_arm": "add"},
+        testing={"seeds": "0-3", "looks": [2]},
+        hypotheses=GOOD["hypotheses"][:1],
+        assumed__between=1,
+    )
+    assert ", 2 repeats." in printed("run", path, folder)
     report = folder / "multirun/repeated/report"
     frame = pd.read_csv(report / "runs.csv")
     assert frame.groupby("stage").size().to_dict() == {"testing": 12, "tuning": 12}
@@ -201,5 +184,5 @@ def test_repeated_tuning_is_judged_by_the_means_of_repeats(study):
     null = (means["null_arm"] - means["add"]).mean()
     assert shown.loc["null_arm", "mean"] == pytest.approx(null)
     assert "How far the tunings agree" in (report / "index.html").read_text()
-    again = ended(posfuse_study("status", path), folder)
-    assert "testing: 1 of 1 looks of the control hypotheses are made" in again.stdout
+    again = printed("status", path, folder)
+    assert "testing: 1 of 1 looks of the control hypotheses are made" in again

@@ -17,7 +17,8 @@ from posfuse.config import CONF_DIR, DataConfig
 from posfuse.evidence import bag_of_words, published
 from posfuse.report import formats
 from posfuse.study.plan import Choice, freeze
-from posfuse.study.spec import Assumed, Evaluation, Hypothesis, Study
+from posfuse.study.spec import Evaluation, Hypothesis
+from study_runs import small_study, study_runs
 
 DOCS = CONF_DIR.parent / "docs"
 PLANS = [path.parent for path in sorted(DOCS.glob("findings/*/plan.yaml"))]
@@ -259,20 +260,22 @@ def long_study(tmp_path, monkeypatch):
         arms |= {f"{arm}_none": {**own, "encoding": "none"} for arm, own in arms.items()}
         arms |= {f"{arm}_one": {**arms[arm], "model.token_scale": 1} for arm in ("add", "gate")}
         arms["concat"] = {"fusion": "concat"}
-        study = Study(
-            question="Q?", arms=arms, testing=Evaluation("0-7", list(looks)),
-            assumed=Assumed(2.0, 2.0),
-            hypotheses=[Hypothesis(**{"expects": "greater", "margin": 1, **own}, name=n, text="T.")
-                        for n, own in hypotheses.items()],
-        )  # fmt: skip
+        study = small_study(
+            arms=arms,
+            testing=Evaluation("0-7", list(looks)),
+            hypotheses=[
+                Hypothesis(**{"expects": "greater", "margin": 1, **own}, name=n, text="T.")
+                for n, own in hypotheses.items()
+            ],
+        )
         freeze(study, {arm: Choice({}) for arm in arms}, {}, tmp_path / name)
         gains = {"gate": 4, "gate_none": 3, "add_one": 2, "gate_one": 6, "concat": 5}
-        row = {"stage": "testing", "diverged": False, "best_evaluation": 1, "evaluations": 2,
-               "max_len": 1024, "classes": 13, "test_documents": 1000}  # fmt: skip
-        pd.DataFrame([
-            {**row, "arm": arm, "seed": n, "test_accuracy": 60 + gains.get(arm, 0) + i * n % 5 / 10}
-            for i, arm in enumerate(arms) for n in range(seeds)
-        ]).to_csv(tmp_path / name / "runs.csv")  # fmt: skip
+        results = {
+            arm: [60 + gains.get(arm, 0) + i * n % 5 / 10 for n in range(seeds)]
+            for i, arm in enumerate(arms)
+        }
+        runs = study_runs(**results).assign(max_len=1024, classes=13, test_documents=1000)
+        runs.to_csv(tmp_path / name / "runs.csv")
 
     return write
 
@@ -357,15 +360,8 @@ def test_the_gain_by_length_is_that_of_the_rows():
         own = points["IMDB", fusion, placebo]
         assert (own["mean"], own["low"], own["high"]) == pytest.approx((gain.mean(), low, high))
         assert own["words"] == 177
-    texts = {
-        "text_agnews",
-        "text_imdb",
-        "text_bbc",
-        "long_by_length",
-        "long_published",
-        "long_scotus",
-    }
-    assert set(questions.ASKED["lengths"]) == texts
+    texts = "text_agnews text_imdb text_bbc long_by_length long_published long_scotus"
+    assert set(questions.ASKED["lengths"]) == set(texts.split())
 
 
 def test_the_figure_is_drawn_with_texts_of_the_same_length(long_study, tmp_path):
