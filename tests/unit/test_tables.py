@@ -15,25 +15,22 @@ from posfuse.report import formats
 from posfuse.report.sections.paper import MARK, paper_tables
 from posfuse.report.table import Table, narrow
 
-
-def cells(*rows):
-    """Cells from (data, encoding, fusion, n, mean, std)."""
-    records = [
-        {
-            "data": data, "encoding": encoding, "fusion": fusion, "variant": "", "length": 10.0,
-            "n": n, "mean": mean, "std": std, "latency_mean": 0.5, "latency_std": 0.1,
-            "parameters": 1000, "fusion_parameters": 10,
-        }
-        for data, encoding, fusion, n, mean, std in rows
-    ]  # fmt: skip
-    return pd.DataFrame(records)
-
-
-ARXIV = cells(
-    ("arxiv", "sinusoidal", "add", 5, 59.5, 0.4),
-    ("arxiv", "sinusoidal", "concat", 5, 50.0, 0.4),
-    ("arxiv", "rope_features", "add", 5, 58.0, 2.0),
-    ("arxiv", "rope_features", "concat", 5, 64.0, 2.0),
+ARXIV = pd.DataFrame(
+    [
+        ("sinusoidal", "add", 59.5, 0.4),
+        ("sinusoidal", "concat", 50.0, 0.4),
+        ("rope_features", "add", 58.0, 2.0),
+        ("rope_features", "concat", 64.0, 2.0),
+    ],
+    columns=["encoding", "fusion", "mean", "std"],
+).assign(
+    data="arxiv",
+    variant="",
+    n=5,
+    latency_mean=0.5,
+    latency_std=0.1,
+    parameters=1000,
+    fusion_parameters=10,
 )
 BAGS = {("arxiv", ""): BagOfWords(71.25, 2500)}
 
@@ -54,12 +51,10 @@ def test_what_the_paper_does_not_print_is_none():
 
 def test_disagreement_is_welchs_test():
     theirs = Published(60.0, 1.0, 5)
-    for mean in (60.9, 61.2, 61.5, 62.0):
+    for mean in (60.9, 61.5, 62.7, 63.1, 64.0):
         t = (mean - 60.0) / np.sqrt(1.0 / 5 + 4.0 / 4)
         df = (1 / 5 + 4 / 4) ** 2 / ((1 / 5) ** 2 / 4 + (4 / 4) ** 2 / 3)
-        assert theirs.disagrees(mean, 2.0, 4) == (2 * stats.t.sf(t, df) < 0.05)
-    assert theirs.disagrees(64.0, 2.0, 4)
-    assert not theirs.disagrees(61.0, 2.0, 4)
+        assert theirs.disagrees(mean, 2.0, 4) == (2 * stats.t.sf(t, df) < 0.05) == (mean > 63)
 
 
 def test_one_seed_disagrees_outside_the_prediction_interval():
@@ -123,7 +118,7 @@ NASTY = Table(
     "Caption $x^2$ \\ ~ # | † ±",
     ["na_me", "±"],
     [["a|b <i>&amp;*_`$\\", "+1.50 ± 0.20"], ["$HOME {x} #1 ~ ^", "-2.00 ± 0.10"]],
-    pd.DataFrame({"na_me": ["a,b\"c"], "v": [1 / 3]}),
+    pd.DataFrame(),
 )  # fmt: skip
 
 
@@ -137,29 +132,23 @@ def test_markdown_escapes_pipes_and_tags():
 
 def test_latex_escapes_and_has_booktabs_rules():
     text = formats.latex(NASTY)
-    assert r"\toprule" in text
-    assert r"\bottomrule" in text
-    assert r"na\_me" in text
-    assert r"$+1.50$ $\pm$ 0.20" in text
-    assert r"\textbackslash{}" in text
+    for part in (
+        r"\toprule",
+        r"\bottomrule",
+        r"na\_me",
+        r"$+1.50$ $\pm$ 0.20",
+        r"\textbackslash{}",
+    ):
+        assert part in text
     assert text.count("&") - text.count(r"\&") == 3  # a separator a row
-
-
-def test_csv_has_the_numbers_in_full_precision(tmp_path):
-    formats.write_tables([NASTY], tmp_path)
-    read = pd.read_csv(tmp_path / "nasty.csv")
-    assert read["v"][0] == 1 / 3
-    assert read["na_me"][0] == 'a,b"c'
 
 
 def test_the_terminal_shows_markup_as_text():
     table = Table("t", "[red]t[/]", "", ["[bold]c"], [["[/nonsense]"]], pd.DataFrame())
-    console = Console(width=80, record=True, file=io.StringIO())
+    console = Console(width=80, file=io.StringIO())
     console.print(formats.Fitted(table))
-    text = console.export_text()
-    assert "[/nonsense]" in text
-    assert "[bold]c" in text
-    assert "[red]t[/]" in text
+    words = console.file.getvalue().split()
+    assert {"[red]t[/]", "[bold]c", "[/nonsense]"} <= set(words)
 
 
 FORMULAS = ["=1", "+1+1", "-1-1", "-cmd", "@x", "\t=1", "\n=1", "\uff1d1", "+1 +x", "--1"]
@@ -168,12 +157,12 @@ NO_FORMULAS = ["-1.5", "+2", "-1e-05", "-1 2 -3.5", "-inf", "+nan 1", "a=1", "1+
 
 def test_a_csv_file_has_no_formulas_and_its_numbers_are_numbers(tmp_path):
     path = tmp_path / "t.csv"
-    frame = pd.DataFrame({"=x": FORMULAS, "y": -1.5, "-z": [-1, -2.5, "-3", 4, 5] * 2})
+    frame = pd.DataFrame({"=x": FORMULAS, "y": -1 / 3, "-z": [-1, -2.5, "-3", 4, 5] * 2})
     formats.write_csv(frame, path)
     written = pd.read_csv(path, keep_default_na=False)
     assert written.columns.tolist() == ["'=x", "y", "'-z"]
     assert [cell[0] for cell in written["'=x"]] == ["'"] * len(FORMULAS)
-    assert written["y"].tolist() == [-1.5] * len(FORMULAS)
+    assert written["y"].tolist() == [-1 / 3] * len(FORMULAS)
     assert written["'-z"].tolist() == [-1, -2.5, -3, 4, 5] * 2
     formats.write_csv(pd.DataFrame({"x": ["a\r=1", "\r=1"]}), path)
     assert pd.read_csv(path)["x"].tolist() == ["a\\r=1", "\\r=1"]
@@ -190,13 +179,10 @@ def test_every_csv_file_of_a_report_or_study_is_written_by_one_function():
 def test_a_narrowed_table_names_what_all_rows_have_in_its_caption():
     rows = [["tiny", "add", "undecided", "3", ""], ["tiny", "mlp", "undecided", "3", ""]]
     columns = ["data", "fusion", "verdict", "n", "note"]
-    wide = Table("t", "T", "Points.", columns, rows, pd.DataFrame())
-    found = narrow(wide)
+    found = narrow(Table("t", "T", "Points.", columns, rows, pd.DataFrame()))
     assert found.columns == ["data", "fusion", "verdict"]  # the first one and the verdict stay
     assert found.rows == [["tiny", "add", "undecided"], ["tiny", "mlp", "undecided"]]
     assert found.caption == "All rows: n 3. Points."
-    alone = Table("t", "T", "Points.", columns, rows[:1], pd.DataFrame())
-    assert narrow(alone).rows == [["tiny", "add", "undecided", "3"]]
     twice = [["a", "1", "1"], ["b", "1", "2"]]  # two columns may have one heading
     same = Table("t", "T", "", ["x", "95 % t", "95 % t"], twice, pd.DataFrame())
     assert narrow(same).rows == [["a", "1"], ["b", "2"]]
