@@ -3,6 +3,7 @@
 import html
 import re
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -54,11 +55,10 @@ def test_a_row_has_verdict_comparison_difference_interval_and_seeds():
 
 def test_a_report_has_a_row_for_each_comparison_and_says_nothing_twice(tmp_path):
     """An undecided one is below a decided one, whatever its name."""
-    draw = np.random.default_rng(0)
-    for data in ("short", "long"):
-        for fusion, gain in (("add", 0.0), ("concat", 0.0), ("mul", 0.2)):
-            for seed in range(5):
-                write_record(tmp_path, 0.5 + gain + draw.normal() / 50, fusion, seed, data)
+    draw, gains = np.random.default_rng(0), {"add": 0.0, "concat": 0.0, "mul": 0.2}
+    for data, fusion, seed in product(("short", "long"), gains, range(5)):
+        accuracy = 0.5 + gains[fusion] + draw.normal() / 50
+        write_record(tmp_path, accuracy, fusion, seed, data)
     posfuse_report(tmp_path)
     html = (tmp_path / "report" / "index.html").read_text()
     verdicts = re.findall(r'<span class="badge">\S+ ([a-z ]+)</span></td>', html)
@@ -70,12 +70,9 @@ def test_a_report_has_a_row_for_each_comparison_and_says_nothing_twice(tmp_path)
 
 def test_an_interval_much_longer_than_the_others_is_cut():
     """Two of 4 and one of 200: the drawing ends at -3 and 3, beyond the means."""
-    short = [
-        Answer("ahead", "a", 1.0, -1.0, 3.0, "3"),
-        Answer("ahead", "b", -1.0, -3.0, 1.0, "3"),
-    ]
-    long = Answer("undecided", "c", 0.0, -100.0, 100.0, "2")
-    first, second, cut = marks([*short, long], 0.0)["rows"]
+    ends = ((-1.0, 3.0), (-3.0, 1.0), (-100.0, 100.0))
+    answers = [replace(AHEAD_BY_3, mean=(a + b) / 2, low=a, high=b) for a, b in ends]
+    first, second, cut = marks(answers, 0.0)["rows"]
     assert cut["ends"] == (second["ends"][0], first["ends"][1]) == (EDGE, WIDTH - EDGE)
     for row in (first, second, cut):
         assert (row["is_cut_low"], row["is_cut_high"]) == (row is cut, row is cut)

@@ -1,6 +1,7 @@
 """The answer of a report: its first lines, and a row for each comparison."""
 
 import pandas as pd
+import pytest
 
 from posfuse.report.sections.answer import answers, lead, rows_of
 from posfuse.statistics import paired as st
@@ -8,22 +9,26 @@ from posfuse.statistics.comparisons import Criteria, in_families, judge
 from posfuse.statistics.power import seeds_for_difference, seeds_for_equivalence
 
 
-def compared(deltas, criteria, **more):
+def compared(deltas, margin=0.5, **more):
     """Comparisons from the differences of each fusion, in points by seed; `more` are columns."""
     labels = {"data": "tiny", "encoding": "sinusoidal", "variant": "", "baseline_variant": ""}
     rows = [
-        {"fusion": fusion, "seeds": list(range(len(values))), **judge(values, criteria)}
+        {
+            "fusion": fusion,
+            "seeds": list(range(len(values))),
+            **judge(values, Criteria(margin=margin)),
+        }
         for fusion, values in deltas.items()
     ]
     return pd.DataFrame(rows).assign(**{**labels, "role": "primary", **more})
 
 
-def answer_of(*frames, margin=0.5, scaled=False, criteria=None):
+def answer_of(*frames, **criteria):
     """The first lines and the answers; Holm's adjustment is over the primary rows of all frames."""
-    criteria = criteria or Criteria(margin=margin)
+    criteria = Criteria(**criteria)
     frame = in_families(pd.concat(frames, ignore_index=True), criteria)
-    best = frame if scaled else frame.iloc[:0]
     rows = rows_of(frame)
+    best = frame if "baseline_at" in frame else frame.iloc[:0]
     return lead(rows, best, criteria), answers(rows, [], criteria)
 
 
@@ -37,7 +42,7 @@ def test_a_decided_difference_comes_before_an_undecided_one():
     limit = st.spread_limit([-2.5, 5, 0])
     seeds = seeds_for_difference(2.5 / 3, limit, 0.05 / 2)
     if_zero = seeds_for_equivalence(limit, 0.5, 0.0, 0.05 / 2)
-    first, (gate, mul) = answer_of(compared(deltas, Criteria()))
+    first, (gate, mul) = answer_of(compared(deltas))
     assert first == [
         "Decided: 1 of 2 differences to add: p ≤ 0.05 after Holm's adjustment, for a difference "
         "or for equivalence within ±0.5 points on these test documents."
@@ -65,59 +70,54 @@ def test_each_verdict_has_its_sentence():
         ([-1e9, 1e9 + 1, 0], 0.5, "No feasible number of seeds would settle this."),
         ([10], 0.5, "test accuracy. One seed gives no interval and no test; run more seeds."),
     ):
-        frame = compared({"concat": deltas}, Criteria(margin=margin))
-        (row,) = answer_of(frame, margin=margin)[1]
+        _, (row,) = answer_of(compared({"concat": deltas}, margin), margin=margin)
         assert sentence in row.details, deltas
 
 
 def test_exploratory_differences_have_no_verdict():
     deltas = {"concat": [10, 10.5, 11], "none": [-1, 4, 0]}
-    frame = compared(deltas, Criteria())
-    outside = frame["fusion"] != "concat"
-    frame.loc[outside, "role"] = "exploratory"
-    first, rows = answer_of(frame, criteria=Criteria(primary=("concat",)))
+    frame = compared(deltas, role=["primary", "exploratory"])
+    first, rows = answer_of(frame, primary=("concat",))
     assert first[0].startswith("Decided: 1 of 1 differences to add")
     assert first[0].endswith("on these test documents. 1 more is exploratory.")
     assert [row.verdict for row in rows] == ["ahead", "exploratory"]
     p = f"{st.p_paired_t(deltas['none']):.3f}"
     assert rows[1].details.endswith(f"3 seeds, exploratory: p {p}, not adjusted.")
-    alone, _ = answer_of(frame[outside], criteria=Criteria(primary=("concat",)))
+    alone, _ = answer_of(frame[1:], primary=("concat",))
     assert alone[0] == "No difference to add could be tested. 1 more is exploratory."
 
 
-def test_settings_and_encodings_are_named_if_rows_differ_in_them():
-    frames = [
-        compared({"mul": [10, 10.5, 11]}, Criteria(), variant=name, baseline_variant=name)
-        for name in ("model.d_model=16", "model.d_model=8")
-    ]
-    assert [row.comparison for row in answer_of(*frames)[1]] == [
-        "tiny, model.d_model=16: mul - add", "tiny, model.d_model=8: mul - add"
-    ]  # fmt: skip
-    frames[1] = compared({"mul": [10, 10.5, 11]}, Criteria(), encoding="rope")
-    frames[0] = compared({"mul": [10, 10.5, 11]}, Criteria())
-    assert [row.comparison for row in answer_of(*frames)[1]] == [
-        "tiny, sinusoidal: mul - add", "tiny, rope: mul - add"
-    ]  # fmt: skip
+@pytest.mark.parametrize(
+    ("columns", "values"),
+    [
+        (["variant", "baseline_variant"], ["model.d_model=16", "model.d_model=8"]),
+        (["encoding"], ["sinusoidal", "rope"]),
+    ],
+)
+def test_settings_and_encodings_are_named_if_rows_differ_in_them(columns, values):
+    frames = [compared({"mul": [10, 10.5, 11]}, **dict.fromkeys(columns, v)) for v in values]
+    _, rows = answer_of(*frames)
+    assert [row.comparison for row in rows] == [f"tiny, {v}: mul - add" for v in values]
 
 
 def test_operators_at_several_scales_are_compared_at_their_best():
     chosen = {"at": "2", "baseline_scale": "4", "baseline_at": "4"}
-    best = compared({"mul": [10, 10.5, 11]}, Criteria(), **chosen, choices=3, baseline_choices=3)
-    first, (row,) = answer_of(best, scaled=True)
+    best = compared({"mul": [10, 10.5, 11]}, **chosen, choices=3, baseline_choices=3)
+    first, (row,) = answer_of(best)
     assert first[1] == (
         "Each operator has its own best model.token_scale (chosen by the same seeds that are "
         "tested)."
     )
     assert row.comparison == "tiny: mul (at 2) - add (at 4)"
     both = best.assign(at="2, lr 0.1", baseline_lr="0.3", baseline_at="4, lr 0.3")
-    first, (row,) = answer_of(both, scaled=True)
+    first, (row,) = answer_of(both)
     assert "its own best model.token_scale and optim.lr (chosen" in first[1]
     assert row.comparison == "tiny: mul (at 2, lr 0.1) - add (at 4, lr 0.3)"
 
 
 def test_an_operator_with_an_option_has_its_own_sentence_about_position():
     rows = [
-        compared({"gate": deltas}, Criteria(), variant=f"fusion.start={start}")
+        compared({"gate": deltas}, variant=f"fusion.start={start}")
         for start, deltas in (("half", [10, 10.5, 11]), ("linear", [1, 2, 3]))
     ]
     frame = in_families(pd.concat(rows, ignore_index=True), Criteria())
