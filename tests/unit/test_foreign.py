@@ -3,6 +3,7 @@
 import re
 import runpy
 import warnings
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -21,12 +22,8 @@ from small_records import posfuse_report, reported
 # Two tasks x three methods x four seeds; b is 10 points above a with each seed, c is noise about a.
 NOISE = [0.01, -0.01, 0.02, -0.02]
 
-SHORT = """seed,method,accuracy
-1,a,.5
-2,a,.6
-1,b,.7
-2,b,.9
-"""
+HEADER = "seed,method,accuracy\n"
+SHORT = f"{HEADER}1,a,.5\n2,a,.6\n1,b,.7\n2,b,.9\n"
 
 
 def rows(task):
@@ -52,6 +49,19 @@ def table(tmp_path):
         return path
 
     return write
+
+
+def written(folder, text, baseline="a"):
+    """Write a table; the arguments of its report."""
+    path = folder / "table.csv"
+    path.write_text(text, encoding="utf-8")
+    compared = [] if baseline is None else ["--baseline", baseline]
+    return ["--from", path, "--out", folder / "out", *compared]
+
+
+def comparisons(folder):
+    """The rows of the report's table."""
+    return pd.read_csv(folder / "out" / "tables" / "comparisons.csv").to_dict("records")
 
 
 def refusal(*arguments):
@@ -103,43 +113,32 @@ def test_differences_are_judged_together_paired_or_by_welchs_test(table):
 def test_all_comparisons_at_once_agree_with_one_by_one(monkeypatch):
     """Ragged groups, with equal differences and single seeds, against the functions on arrays."""
     monkeypatch.setattr(foreign, "AT_A_TIME", 7)
-    rng = np.random.default_rng(0)
-    own = {
-        (f"g{g}", name): {
-            f"s{seed}": rng.normal() if g else float(seed)
-            for seed in rng.permutation(6)[: rng.integers(1, 6)]
-        }
-        for g in range(6)
-        for name in "cab"
-    }
-    cells = [(*key, seed, v) for key, runs in own.items() for seed, v in runs.items()]
-    table = pd.DataFrame(cells, columns=["group", "name", "seed", "value"])
+    keys = pd.DataFrame(product(range(6), "cab", range(6)), columns=["group", "name", "seed"])
+    table = keys.sample(frac=0.5, random_state=2)
+    noise = np.random.default_rng(0).normal(size=len(table))
+    table["value"] = table["seed"].astype(float).where(table["group"] == 0, noise)
+    own = {key: runs.set_index("seed")["value"] for key, runs in table.groupby(["group", "name"])}
     criteria = Criteria(margin=0.7)
     found, _ = compare_foreign(table, criteria, all_pairs=True, resolution=0.1)
     welch, _ = compare_foreign(table, criteria, paired=False, all_pairs=True)
     assert len(welch) == 18
     assert 0 < welch["p_t"].isna().sum() < 18
     for row in found.to_dict("records"):
-        one, other = (pd.Series(own[row["group"], row[side]]) for side in ("name", "than"))
-        d = (one - other).dropna()
+        d = (own[row["group"], row["name"]] - own[row["group"], row["than"]]).dropna()
         assert (row["n"], row["mean"]) == (f"{len(d)}", pytest.approx(d.mean()))
         expected = [*st.t_interval(d, resolution=0.1), st.p_paired_t(d, 0.1)]
         expected.append(st.p_equivalence(d, 0.7, 0.1))
         shown = [row[name] for name in ("low", "high", "p_t", "p_equivalence")]
         assert shown == pytest.approx(expected, nan_ok=True)
     for row in welch.dropna().to_dict("records"):
-        one, other = ([*own[row["group"], row[side]].values()] for side in ("name", "than"))
+        one, other = (own[row["group"], row[side]] for side in ("name", "than"))
         test = stats.ttest_ind(one, other, equal_var=False)
-        assert (row["mean"], row["p_t"]) == pytest.approx(
-            (np.mean(one) - np.mean(other), test.pvalue)
-        )
+        assert (row["mean"], row["p_t"]) == pytest.approx((one.mean() - other.mean(), test.pvalue))
         assert (row["low"], row["high"]) == pytest.approx(tuple(test.confidence_interval()))
 
 
 def test_names_without_a_common_seed_are_not_compared(tmp_path):
-    path, out = tmp_path / "table.csv", tmp_path / "out"
-    options = ("--from", path, "--baseline", "a", "--out", out)
-    path.write_text(SHORT + "3,c,.7\n4,c,.8\n")
+    options = written(tmp_path, SHORT + "3,c,.7\n4,c,.8\n")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         printed = reported(*options)
@@ -147,22 +146,21 @@ def test_names_without_a_common_seed_are_not_compared(tmp_path):
             "Which values of method differ in accuracy from a?\nDecided: 0 of 1 "
         )
         assert "table: c and a: not compared, because they have no seeds in common" in printed
-        path.write_text(SHORT.replace("1,b", "3,b").replace("2,b", "4,b"))
+        written(tmp_path, SHORT.replace("1,b", "3,b").replace("2,b", "4,b"))
         assert refusal(*options) == (
-            f"error: {path}: nothing to compare (table: b and a: not compared, because they have "
-            "no seeds in common); give rows with at least two values of method for the same seeds"
+            f"error: {options[1]}: nothing to compare (table: b and a: not compared, because they "
+            "have no seeds in common); give rows with at least two values of method for the same "
+            "seeds"
         )
         reported(*options, "--unpaired")
 
 
 def test_equal_differences_are_judged_by_the_resolution(tmp_path):
-    path, out = tmp_path / "table.csv", tmp_path / "out"
-    path.write_text("seed,method,accuracy\n1,a,50\n2,a,52\n3,a,51\n1,b,53\n2,b,55\n3,b,54\n")
-    options = ("--from", path, "--baseline", "a", "--out", out)
+    options = written(tmp_path, f"{HEADER}1,a,50\n2,a,52\n3,a,51\n1,b,53\n2,b,55\n3,b,54\n")
     few = "no test, because there are fewer than two seeds, or the values or diff"
     assert few in reported(*options)
     assert "no test" not in reported(*options, "--resolution", "0.5")
-    (row,) = pd.read_csv(out / "tables" / "comparisons.csv").to_dict("records")
+    (row,) = comparisons(tmp_path)
     assert row["p_t"] == pytest.approx(2 * stats.t.sf(3 * np.sqrt(3) / 0.5, 2), rel=1e-4)
 
 
@@ -175,22 +173,21 @@ def test_all_pairs_and_the_ranking(table):
 
 
 def test_losses_are_ranked_from_the_lowest(tmp_path):
-    path, out = tmp_path / "table.csv", tmp_path / "out"
-    rows = [("a", [0.31, 0.32, 0.33, 0.30]), ("b", [0.21, 0.225, 0.23, 0.20])]
-    cells = [f"{i},{name},{v}" for name, values in rows for i, v in enumerate(values)]
-    path.write_text("\n".join(["seed,method,loss", *cells]))
-    options = ["--from", path, "--value", "loss", "--unit", "raw", "--margin", "0.01", "--out", out]
+    losses = {"a": [0.31, 0.32, 0.33, 0.30], "b": [0.21, 0.225, 0.23, 0.20]}
+    cells = [f"{i},{name},{v}\n" for name, values in losses.items() for i, v in enumerate(values)]
+    options = written(tmp_path, "".join(["seed,method,loss\n", *cells]), baseline=None)
+    options += ["--value", "loss", "--unit", "raw", "--margin", "0.01"]
     printed = reported(*options, "--all-pairs", "--lower-is-better")
     assert "Lower values of loss are better." in printed
     assert "b 0.216 > a 0.315" in printed
     assert "a 0.315 > b 0.216" in reported(*options, "--all-pairs")
     for more, verdict in (([], "behind"), (["--lower-is-better"], "ahead")):
         reported(*options, "--baseline", "a", *more, draw=bool(more))
-        (row,) = pd.read_csv(out / "tables" / "comparisons.csv").to_dict("records")
+        (row,) = comparisons(tmp_path)
         assert (row["name"], row["verdict"]) == ("b", verdict)
         assert row["mean"] == pytest.approx(-0.09875)
         assert row["low"] < row["mean"] < row["high"]
-    svg = (out / "figures" / "forest.svg").read_text()
+    svg = (tmp_path / "out" / "figures" / "forest.svg").read_text()
     assert "Difference to a in loss (negative: better)" in svg
     assert "accuracy" not in svg
 
@@ -205,34 +202,32 @@ def test_the_mean_over_groups_is_tested_over_seeds_or_groups(tmp_path):
     """40 tasks, each with another noise: none is decided alone, the mean is. That tasks are of two
     kinds, easy and hard, says nothing about the runs."""
     rng = np.random.default_rng(0)
-    noise = {(t, m, s): rng.normal(0, 6) for t in range(40) for m in "ab" for s in range(3)}
-    cells = [
-        (f"set{t // 8}", f"t{t}", m, s, 30 + 40 * (t > 20) + 9 * (m == "b") + e)
-        for (t, m, s), e in noise.items()
-    ]
-    path, out = tmp_path / "table.csv", tmp_path / "out"
-    path.write_text(of_tasks(cells))
-    options = ["--from", path, "--by", "set,task", "--baseline", "a", "--margin", "1"]
-    frame = pd.DataFrame(cells, columns=["set", "task", "method", "seed", "value"])
-    wide = frame.pivot_table(index=["set", "task", "seed"], columns="method", values="value")
+    frame = pd.DataFrame(product(range(40), "ab", range(3)), columns=["task", "method", "seed"])
+    means = 30 + 40 * (frame["task"] > 20) + 9 * (frame["method"] == "b")
+    frame = frame.assign(set=frame["task"] // 8, accuracy=means + rng.normal(0, 6, len(frame)))
+    options = [*written(tmp_path, frame.to_csv(index=False)), "--by", "set,task", "--margin", "1"]
+    keys = ["set", "task", "seed"]
+    wide = frame.pivot_table(index=keys, columns="method", values="accuracy")
     delta = wide["b"] - wide["a"]
-    alone, _ = compare_foreign(read_foreign(path, Columns(by=["set", "task"])), Criteria("a"))
+    alone, _ = compare_foreign(read_foreign(options[1], Columns(by=keys[:2])), Criteria("a"))
     assert alone["verdict"].tolist() == ["undecided"] * 40
-    for overall, unit, how, count in (
-        ("seed", ["seed"], "paired by seed: 1", "n counts seeds, each with its mean"),
-        ("set,task", ["set", "task"], "paired by set, task:", "n counts the values of set, task,"),
-        ("set", ["set"], "paired by set:", "n counts the values of set, each"),
+    for overall, how, count in (
+        ("seed", "paired by seed: 1", "n counts seeds, each with its mean"),
+        ("set,task", "paired by set, task:", "n counts the values of set, task,"),
+        ("set", "paired by set:", "n counts the values of set, each"),
     ):
-        printed = reported(*options, "--overall", overall, "--out", out)
+        printed = reported(*options, "--overall", overall)
         start = f"Decided: 1 of 1 comparisons of the mean over 40 groups, {how}"
         assert printed.splitlines()[1].startswith(start)
         assert count in printed
-        (row,) = pd.read_csv(out / "tables" / "comparisons.csv").to_dict("records")
+        (row,) = comparisons(tmp_path)
+        unit = overall.split(",")
         of_unit = delta.groupby(unit).mean()
         assert row["n"] == len(of_unit)
         counted = "seeds" if overall == "seed" else f"values of {', '.join(unit)}"
         assert f"), {row['n']} {counted}\n" in printed
-        assert f'<th scope="col">{counted}</th>' in (out / "index.html").read_text()
+        page = (tmp_path / "out" / "index.html").read_text()
+        assert f'<th scope="col">{counted}</th>' in page
         assert row["p_t"] == pytest.approx(stats.ttest_1samp(of_unit, 0).pvalue)
         assert row["mean"] == pytest.approx(delta.mean())
         few = "fewer than 8 seeds" if overall == "seed" else "n is below 8"
@@ -242,29 +237,24 @@ def test_the_mean_over_groups_is_tested_over_seeds_or_groups(tmp_path):
 def test_a_unit_that_lacks_a_group_is_left_out(tmp_path):
     """With its other groups alone its mean would be one of other tasks."""
     cells = [
-        ("x", t, m, s, 50 + 10 * (t == "hard") + s + (s / 10 + 1) * (m == "b"))
-        for t in ("easy", "hard") for m in "ab" for s in range(4)
-    ]  # fmt: skip
-    path, out = tmp_path / "table.csv", tmp_path / "out"
-    path.write_text(of_tasks([cell for cell in cells if cell[1:4] != ("hard", "b", 3)]))
-    options = ["--from", path, "--by", "task", "--baseline", "a", "--out", out, "--overall", "seed"]
+        ("x", task, method, s, 50 + 10 * (task == "hard") + s + (s / 10 + 1) * (method == "b"))
+        for task, method, s in product(("easy", "hard"), "ab", range(4))
+    ]
+    text = of_tasks([cell for cell in cells if cell[1:4] != ("hard", "b", 3)])
+    options = [*written(tmp_path, text), "--by", "task", "--overall", "seed"]
     line = "b: 1 of 4 are left out, because they lack a group: 3 has 1 of 2"
     assert line in reported(*options)
-    (row,) = pd.read_csv(out / "tables" / "comparisons.csv").to_dict("records")
+    (row,) = comparisons(tmp_path)
     assert (row["n"], row["mean"]) == (3, pytest.approx(1.1))
-    path.write_text(of_tasks([cell for cell in cells if cell[1:3] != ("hard", "b")]))
+    written(tmp_path, of_tasks([cell for cell in cells if cell[1:3] != ("hard", "b")]))
     line = "nothing to compare (b: 4 of 4 are left out, because they lack a group: 0 has"
     assert line in refusal(*options)
 
 
 def test_columns_of_by_are_kept_apart(tmp_path):
-    path = tmp_path / "table.csv"
-    cells = [
-        (s, t, m, seed, v)
-        for s, t, v in (("a b", "c", 50), ("a", "b c", 60), ('"a b"', "c", 70), ("a", "b", 80))
-        for m in "ab" for seed in (1, 2)
-    ]  # fmt: skip
-    path.write_text(of_tasks(cells))
+    groups = (("a b", "c", 50), ("a", "b c", 60), ('"a b"', "c", 70), ("a", "b", 80))
+    cells = [(s, t, m, seed, v) for (s, t, v), m, seed in product(groups, "ab", (1, 2))]
+    _, path, *_ = written(tmp_path, of_tasks(cells))
     found = read_foreign(path, Columns(by=["set", "task"]))
     assert found.groupby("group", sort=False)["value"].first().to_dict() == {
         '"a b" c': 50, 'a "b c"': 60, r'"\"a b\"" c': 70, "a b": 80
@@ -272,20 +262,11 @@ def test_columns_of_by_are_kept_apart(tmp_path):
     assert read_foreign(path, Columns(by=["set", "task", "set"]))["group"].nunique() == 4
 
 
-def test_an_argument_that_no_page_can_show_is_refused(tmp_path):
-    path = tmp_path / "table.csv"
-    path.write_text(SHORT)
-    for option, text in (("--out", "r\udcff"), ("--where", "method=\udcff"), ("--by", "\x08")):
-        error = refusal("--from", path, "--baseline", "a", option, text)
-        assert error.startswith(f"error: the command line: {text!r} ")
-        assert "which cannot be shown; remove it" in error
-
-
 def test_too_many_comparisons_are_refused(tmp_path):
-    path = tmp_path / "table.csv"
-    rows = [f"1,m{i},50" for i in range(2_000)]
-    path.write_text("\n".join(["seed,method,accuracy", *rows]))
-    assert refusal("--from", path, "--all-pairs", "--out", tmp_path / "never") == (
+    options = written(
+        tmp_path, HEADER + "".join(f"1,m{i},50\n" for i in range(2_000)), baseline=None
+    )
+    assert refusal(*options, "--all-pairs") == (
         "error: --all-pairs: makes 1,999,000 comparisons, and 1,000,000 are possible; compare "
         "fewer with --where, or with one --baseline"
     )
@@ -293,13 +274,11 @@ def test_too_many_comparisons_are_refused(tmp_path):
 
 def test_a_long_table_is_shown_in_part(tmp_path, monkeypatch):
     monkeypatch.setattr(foreign_report, "MOST_ROWS", 10)
-    path, out = tmp_path / "table.csv", tmp_path / "out"
-    rows = [f"{s},m{i},{i % 30 + s}" for i in range(40) for s in (30, 40)]
-    path.write_text("\n".join(["seed,method,accuracy", *rows]))
-    printed = reported("--from", path, "--baseline", "m0", "--out", out)
-    assert len(pd.read_csv(out / "tables" / "comparisons.csv")) == 39
+    rows = [f"{s},m{i},{i % 30 + s}\n" for i in range(40) for s in (30, 40)]
+    printed = reported(*written(tmp_path, HEADER + "".join(rows), baseline="m0"))
+    assert len(comparisons(tmp_path)) == 39
     line = "These are the first 10 of 39 rows; the CSV file has all."
-    assert line in (out / "index.html").read_text()
+    assert line in (tmp_path / "out" / "index.html").read_text()
     assert "and 19 more notes of this kind" in printed
     assert "cautions are about the first 10 comparisons" in printed
     assert printed.count("no test, because") == 20
@@ -311,8 +290,8 @@ def test_the_command_writes_tables_and_a_page(table, tmp_path):
     printed = reported(*options, draw=True)
     assert "\nDecided: 2 of 4 comparisons, paired by seed: 2 different and" in printed
     assert (out / "figures" / "forest.png").exists()
-    written = pd.read_csv(out / "tables" / "comparisons.csv")
-    assert written["verdict"].tolist() == ["ahead", "undecided", "ahead", "undecided"]
+    verdicts = [row["verdict"] for row in comparisons(tmp_path)]
+    assert verdicts == ["ahead", "undecided", "ahead", "undecided"]
     page = (out / "index.html").read_text()
     for text in ("2 of 4 comparisons", "--baseline a", "Accuracies are in percent."):
         assert text in page
@@ -352,6 +331,8 @@ MISTAKES = [
     ((), ["--overall", "task", "--unpaired"], "--unpaired: is for --overall run; remove it, bec"),
     ((), ["--overall", "run", "--resolution", "1"], "--resolution: is for paired differences of"),
     ((), ["--margin", "0"], "--margin: must be above 0 (got 0)"),
+    *(((), [option, text], f"the command line: {text!r} ")
+      for option, text in (("--out", "r\udcff"), ("--where", "method=\udcff"), ("--by", "\x08"))),
 ]  # fmt: skip
 
 
@@ -363,8 +344,7 @@ def test_each_mistake_is_one_line(table, tmp_path):
 
 
 def test_blanks_around_names_do_not_count(tmp_path):
-    path = tmp_path / "table.csv"
-    path.write_text(SHORT)
+    _, path, *_ = written(tmp_path, SHORT)
     expected = read_foreign(path, Columns())
     assert expected["value"].tolist() == [50, 60, 70, 90]
     for text in (
@@ -375,7 +355,6 @@ def test_blanks_around_names_do_not_count(tmp_path):
         pd.testing.assert_frame_equal(read_foreign(path, Columns()), expected)
 
 
-HEADER = "seed,method,accuracy\n"
 REFUSED = [  # what is added to SHORT, or the whole file, and the message
     ("2,a ,.6\n", "row 6: seed 2 of a is given twice"),
     ("2,a\u200b,.6\n", r"method: 'a' and 'a\u200b' (U+200B) look alike but differ; write"),
@@ -397,14 +376,12 @@ REFUSED = [  # what is added to SHORT, or the whole file, and the message
 
 @pytest.mark.parametrize(("text", "message"), REFUSED)
 def test_a_table_that_cannot_be_read_is_refused_in_one_line(tmp_path, text, message):
-    path = tmp_path / "table.csv"
     is_whole = text.startswith((" ", "seed"))
-    path.write_text(text if is_whole else SHORT + text, encoding="utf-8")
-    options = ["--unit", "raw", "--margin", "1", "--baseline", "a", "--out", tmp_path / "never"]
-    error = refusal("--from", path, *options)
-    assert error.startswith(f"error: {path}: ")
+    options = written(tmp_path, text if is_whole else SHORT + text)
+    error = refusal(*options, "--unit", "raw", "--margin", "1")
+    assert error.startswith(f"error: {options[1]}: ")
     assert message in error
-    assert not (tmp_path / "never").exists()
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_file_that_is_no_table_is_one_line(tmp_path):
