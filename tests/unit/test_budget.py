@@ -14,7 +14,7 @@ from posfuse.statistics.budget import budgets, expected_best
 @pytest.mark.parametrize("scores", [[3], [4, 1, 2], [0.5, 0.9, 0.7, 0.7, 0.2]])
 def test_the_formula_is_the_mean_over_all_draws(scores):
     draws = [combinations(scores, k) for k in range(1, len(scores) + 1)]
-    mean_of_best = [np.mean(list(map(max, of_k))) for of_k in draws]
+    mean_of_best = [np.mean([max(draw) for draw in of_k]) for of_k in draws]
     assert expected_best(scores) == pytest.approx(mean_of_best)
 
 
@@ -25,18 +25,14 @@ def test_many_trials_stay_in_range():
     assert (np.diff(found) > -1e-12).all()
 
 
-def cells(validation):
+def cells(**validation):
     """The cells of each operator, from its mean validation accuracies."""
-    rows = [
-        {"data": "tiny", "encoding": "sin", "variant": "", "fusion": fusion, "validation": score}
-        for fusion, scores in validation.items()
-        for score in scores
-    ]
-    return pd.DataFrame(rows)
+    frame = pd.Series(validation, name="validation").rename_axis("fusion").explode()
+    return frame.astype(float).reset_index().assign(data="tiny", encoding="sin", variant="")
 
 
 def test_operators_with_too_few_trials_have_no_curve():
-    frame = budgets(cells({"add": [50, 70, 60, 80], "mul": [1, 2], "mlp": [1, 2, np.nan, 3]}))
+    frame = budgets(cells(add=[50, 70, 60, 80], mul=[1, 2], mlp=[1, 2, np.nan, 3]))
     assert frame[["fusion", "trials"]].to_numpy().tolist() == [["add", 4], ["mlp", 3]]
     assert frame["expected"][0] == pytest.approx(expected_best([50, 60, 70, 80]))
     table = budget_table(frame, ACCURACY, "")
@@ -49,11 +45,11 @@ def test_operators_with_too_few_trials_have_no_curve():
     assert budget_table(many, ACCURACY, "").columns == ["arm", "1", "2", "4", "8", "16", "32", "33"]
     assert all(table.numeric[3:])
     assert budgets(pd.DataFrame(columns=["data", "encoding", "variant", "fusion"])).empty
-    assert budgets(cells({"add": [1, 2]})).empty
+    assert budgets(cells(add=[1, 2])).empty
 
 
 def test_the_figure_has_a_line_for_each_operator():
-    figure = budget(budgets(cells({"add": [50, 70, 60, 80], "mlp": [1, 2, 3]})))
+    figure = budget(budgets(cells(add=[50, 70, 60, 80], mlp=[1, 2, 3])))
     lines = {len(line.get_xdata()): list(line.get_ydata()) for line in figure.axes[0].lines}
     assert lines[4] == pytest.approx(expected_best([50, 60, 70, 80]))
     assert lines[3] == pytest.approx(expected_best([1, 2, 3]))

@@ -1,5 +1,7 @@
 """The warning for texts of which a run's tokens say little."""
 
+import html
+
 import pandas as pd
 import pytest
 
@@ -60,19 +62,16 @@ def test_the_documents_of_a_task_that_needs_no_labels_are_counted_without_them(t
 def test_the_report_and_wandb_show_it_once(tmp_path) -> None:
     more = record((0.5, 0.4, 0.4))
     line = coverage_warning(flatten(more))
-    root = tmp_path / "sweep"
     done = {"best_epoch": 1, "validation": {"accuracy": 0.5}, "seconds": {"fit": 1.0}}
-    share = {k: more[k] for k in ("unknown_share", "settings")} | done
+    shares = {key: more[key] for key in ("unknown_share", "settings")}
     for seed in (0, 1):
-        run = write_record(root, 0.5, "add", seed, "zh", **share)
-    other = write_record(root, 0.5, "add", 0, "en", **done)
-    text = reported(root)
-    assert text.count(line) == 1
-    page = next(root.rglob("index.html")).read_text()
-    assert page.count(line.replace("<", "&lt;").replace(">", "&gt;")) == 1
+        run = write_record(tmp_path, 0.5, "add", seed, "zh", **done, **shares)
+    other = write_record(tmp_path, 0.5, "add", 0, "en", **done)
+    text = reported(tmp_path)
+    page = html.unescape(next(tmp_path.rglob("index.html")).read_text())
+    assert text.count(line) == page.count(line) == 1
     assert "<unk>" not in text.replace(line, "")
     for folder, expected in ((run, line), (other, None)):
-        uploaded = Finished(
-            folder, read_result(folder / RESULT), [{"trainer/global_step": 4, "epoch": 1}], []
-        )
+        steps = [{"trainer/global_step": 4, "epoch": 1}]
+        uploaded = Finished(folder, read_result(folder / RESULT), steps, [])
         assert uploaded.summary.get("warning") == expected

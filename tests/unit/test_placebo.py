@@ -1,6 +1,7 @@
 """What position adds to a gain: the difference of two differences, by hand and from records."""
 
 import math
+import shutil
 
 import pytest
 from scipy import stats
@@ -8,25 +9,20 @@ from scipy import stats
 from posfuse.evidence.collect import collect
 from posfuse.statistics.comparisons import Criteria, compare
 from posfuse.statistics.second_differences import placebos
-from small_records import write_record
+from small_records import write_sweep
 
 MODULE = "posfuse.model"
 TABLES = {"sinusoidal": "Sinusoidal", "learned": "Learned", "none": "NoTable",
           "rope": "Sinusoidal", "rope_none": "NoTable"}  # fmt: skip
 
 
-def write(root, encoding, accuracies, seeds=None, documents=1000, **more):
+def write(root, encoding, accuracies, settings=None, **more):
     """Runs of each fusion, whose settings are those of conf/encoding."""
-    settings = {"encoding.table._target_": f"{MODULE}.encoding.{TABLES[encoding]}"}
+    own = {"encoding.table._target_": f"{MODULE}.encoding.{TABLES[encoding]}"}
     if encoding.startswith("rope"):
-        settings["encoding.attention._target_"] = f"{MODULE}.attention_encoding.Rotary"
-    settings |= more.pop("settings", {})
-    for fusion, values in accuracies.items():
-        for seed, accuracy in zip(seeds or range(len(values)), values, strict=True):
-            write_record(
-                root, accuracy, fusion, seed, encoding=encoding, settings=settings,
-                documents={"test": documents}, **more,
-            )  # fmt: skip
+        own["encoding.attention._target_"] = f"{MODULE}.attention_encoding.Rotary"
+    more |= {"encoding": encoding, "documents": {"test": 1000}}
+    write_sweep(root, accuracies, settings=own | (settings or {}), **more)
 
 
 def compared(root, **criteria):
@@ -60,25 +56,23 @@ def test_what_position_adds_is_the_difference_of_the_gains_by_hand(tmp_path):
 
 
 def test_seeds_are_those_that_all_four_cells_have(tmp_path):
-    write(tmp_path, "sinusoidal", {"add": WITH["add"]}, seeds=[0, 1, 2, 3])
-    write(tmp_path, "sinusoidal", {"concat": WITH["concat"]}, seeds=[0, 1, 2, 4])
-    write(tmp_path, "none", {"add": WITHOUT["add"]}, seeds=[1, 2, 3, 4])
-    write(tmp_path, "none", {"concat": WITHOUT["concat"]}, seeds=[2, 1, 7, 8])
+    write(tmp_path, "sinusoidal", WITH)
+    write(tmp_path, "none", WITHOUT)
+    for run in ("sinusoidal/add/seed=0", "none/concat/seed=3"):
+        shutil.rmtree(tmp_path / "tiny" / run)
     (row,) = found_in(tmp_path).to_dict("records")
     assert row["seeds"] == [1, 2]
     assert row["gains"] == pytest.approx([11, 13])
-    # Without position: seed 1 has 60 - 50, seed 2 has 58 - 52.
-    assert row["deltas"] == pytest.approx([11 - 10, 13 - 6])
+    assert row["deltas"] == pytest.approx([11 - 8, 13 - 9])
 
 
 def test_a_placebo_differs_in_the_encoding_alone(tmp_path):
     write(tmp_path, "sinusoidal", WITH)
     assert found_in(tmp_path).empty
-    for i, more in enumerate((
-        {"data": "other"}, {"settings": {"optim.lr": 2}, "variant": "optim.lr=2"},
-    )):  # fmt: skip
-        write(tmp_path, "none", WITHOUT, **more)
-        assert found_in(tmp_path).empty, i
+    write(tmp_path, "none", WITHOUT, data="other")
+    assert found_in(tmp_path).empty
+    write(tmp_path, "none", WITHOUT, settings={"optim.lr": 2}, variant="optim.lr=2")
+    assert found_in(tmp_path).empty
     write(tmp_path, "none", {"add": WITHOUT["add"]})
     assert found_in(tmp_path).empty  # the baseline alone
     write(tmp_path, "none", {"concat": WITHOUT["concat"]})
