@@ -32,6 +32,7 @@ PAGES = [
 ]
 HTML = sorted((TOP / "docs").rglob("*.html"))
 NOTEBOOKS = sorted((TOP / "notebooks").glob("*.ipynb"))
+PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
 FOLDERS = ("src/", "conf/", "docs/", "tests/", "notebooks/", "benchmarks/")
 
 
@@ -105,13 +106,12 @@ def test_the_image_has_the_packages_of_its_extras(monkeypatch, capsys):
     ((default, code),) = re.findall(
         r'^ARG EXTRAS="(.*)"\nRUN python -c \'(.*)\' \$EXTRAS > requirements', text, re.M
     )
-    project = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
     monkeypatch.chdir(TOP)
     for extras in (default.split(), ["ray", "optuna"], []):
         monkeypatch.setattr(sys, "argv", ["-c", *extras])
         exec(code, {})
-        more = [name for extra in extras for name in project["optional-dependencies"][extra]]
-        assert capsys.readouterr().out.splitlines() == [*project["dependencies"], *more]
+        more = [name for extra in extras for name in PROJECT["optional-dependencies"][extra]]
+        assert capsys.readouterr().out.splitlines() == [*PROJECT["dependencies"], *more]
     assert default == "optuna"
 
 
@@ -164,9 +164,8 @@ def test_the_workflow_checks_style_before_it_runs_the_commands_of_the_readme():
     job = workflow["jobs"]["tests"]
     commands = [step["run"] for step in job["steps"] if "run" in step]
     assert commands == ["make lint", "make demo", "make test"]
-    project = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
     pythons = job["strategy"]["matrix"]["python"]
-    assert project["requires-python"] == f">={pythons[0]}"
+    assert PROJECT["requires-python"] == f">={pythons[0]}"
     (setup,) = (s["with"] for s in job["steps"] if "setup-python" in s.get("uses", ""))
     assert setup["cache"] == "pip"
     assert all((TOP / name).exists() for name in setup["cache-dependency-path"].split())
@@ -184,9 +183,8 @@ def test_the_page_of_sweeps_lists_the_choices_of_each_group():
 def test_the_citation_has_the_version_and_the_address_of_the_paper():
     citation = yaml.safe_load((TOP / "CITATION.cff").read_text())
     assert citation["version"] == posfuse.__version__
-    project = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
     (paper,) = citation["references"]
-    assert project["urls"] == {"Paper": paper["url"]}
+    assert PROJECT["urls"] == {"Paper": paper["url"]}
     assert f"]({paper['url']})" in (TOP / "README.md").read_text()
 
 
