@@ -128,6 +128,11 @@ def test_a_run_without_multirun_yaml_is_found(sweep):
     assert [run.state for run in runs_of(sweep)] == ["done"] * 6
 
 
+def empty(folder):
+    shutil.rmtree(folder)
+    folder.mkdir()
+
+
 class Terminal(io.StringIO):
     def isatty(self):
         return True
@@ -150,6 +155,15 @@ def test_in_a_terminal_the_page_is_updated_until_all_is_done(sweep, monkeypatch)
     code, lines = shown(sweep)
     assert (code, slept) == (0, [status.REFRESH])
     assert "6 of 6 runs are done" in "".join(lines)  # among control codes
+
+
+def test_a_sweep_that_is_emptied_while_it_is_watched_is_one_line(sweep, monkeypatch):
+    run_in(sweep, "add", 1).joinpath(records.RESULT).unlink()
+    monkeypatch.setattr("commands.io", SimpleNamespace(StringIO=Terminal))
+    monkeypatch.setattr(status.time, "sleep", lambda _: empty(sweep))
+    code, lines = shown(sweep)
+    assert code == 1
+    assert lines[-1] == f"error: {sweep}: no runs here; run posfuse train -m first"
 
 
 def test_time_left_is_the_median_of_the_cell_divided_by_the_running_runs():

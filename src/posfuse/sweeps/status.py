@@ -244,16 +244,20 @@ def main(arguments: Namespace) -> None:
     """posfuse status FOLDER: prints the state once; in a terminal it updates until all is done."""
     sweep = arguments.folder
     console = Console(highlight=False)
-    runs = runs_of(sweep)
-    if not runs:
-        raise InputError(f"{sweep}: no runs here; run posfuse train -m first")
+    runs = _present(sweep)
     if arguments.once or not sys.stdout.isatty():
         console.print(page(sweep, runs, console.width), soft_wrap=True)
     else:
         with Live(page(sweep, runs, console.width), console=console, auto_refresh=False) as live:
             while any(run.state != "done" for run in runs):
                 time.sleep(REFRESH)
-                runs = runs_of(sweep)
+                runs = _present(sweep)
                 live.update(page(sweep, runs, console.width), refresh=True)
     if step := next_step(sweep, runs):
         console.print(Text(f"next: {step}"), soft_wrap=True)
+
+
+def _present(sweep: Path) -> list[RunStatus]:
+    if runs := runs_of(sweep):
+        return runs
+    raise InputError(f"{sweep}: no runs here; run posfuse train -m first")
