@@ -51,8 +51,11 @@ def test_a_damaged_checkpoint_is_refused_by_its_name(saved):
         (whole[: len(whole) // 2], ""),
         (b"", ""),
         (whole.replace(b"data.pkl", b"date.pkl"), ""),
+        (None, "(No such file or directory)"),
     ):
-        path.write_bytes(content)
+        path.unlink()
+        if content is not None:
+            path.write_bytes(content)
         line = refusal(read_checkpoint, path)
         assert line.startswith(f"{path}: cannot be read (")
         assert reason in line
@@ -60,40 +63,26 @@ def test_a_damaged_checkpoint_is_refused_by_its_name(saved):
         assert line.endswith(f"; remove {path.parent} to run again")
 
 
-def test_an_absent_checkpoint_has_the_systems_reason(tmp_path):
-    line = refusal(read_checkpoint, tmp_path / "last.ckpt")
-    assert "cannot be read (No such file or directory); remove" in line
-
-
-def trainer_with(save, **facts):
-    """A trainer in the middle of an epoch; `save` is its way to save a checkpoint."""
-    progress = SimpleNamespace(is_last_batch=False)
-    loop = SimpleNamespace(epoch_loop=SimpleNamespace(batch_progress=progress))
-    return SimpleNamespace(is_global_zero=False, fit_loop=loop, save_checkpoint=save, **facts)
-
-
-def test_processes_of_one_run_save_at_the_steps_at_which_they_agree(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("processes", "batches_of_a_step", "expected"),
+    [(2, 1, [AGREE_EVERY, 2 * AGREE_EVERY]), (1, 3, [*range(2, 2 * AGREE_EVERY + 1, 3)])],
+)
+def test_a_stopped_run_is_saved_between_steps_on_which_its_processes_agree(
+    processes, batches_of_a_step, expected, tmp_path, monkeypatch
+):
     monkeypatch.setattr(signals, "_received", {"SIGTERM": 0.0})
     saves, asked = [], []
-    strategy = SimpleNamespace(broadcast=lambda due: asked.append(due) or due)
-    trainer = trainer_with(
-        lambda path: saves.append(trainer.global_step),
-        world_size=2, accumulate_grad_batches=1, strategy=strategy,
-    )  # fmt: skip
-    callback = Checkpoints(tmp_path / "last.ckpt", 1e9, OWNER)
-    for trainer.global_step in range(1, 2 * AGREE_EVERY + 2):
-        callback.on_train_batch_end(trainer, None, None, None, 0)
-    assert saves == [AGREE_EVERY, 2 * AGREE_EVERY]
-    assert asked == [True, True]
-
-
-def test_a_run_is_saved_between_steps_and_not_between_their_batches(tmp_path, monkeypatch):
-    monkeypatch.setattr(signals, "_received", {"SIGTERM": 0.0})
-    saves = []
-    trainer = trainer_with(
-        lambda path: saves.append(batch), world_size=1, accumulate_grad_batches=3
+    progress = SimpleNamespace(is_last_batch=False)
+    trainer = SimpleNamespace(
+        is_global_zero=False,
+        world_size=processes,
+        accumulate_grad_batches=batches_of_a_step,
+        fit_loop=SimpleNamespace(epoch_loop=SimpleNamespace(batch_progress=progress)),
+        strategy=SimpleNamespace(broadcast=lambda due: asked.append(due) or due),
+        save_checkpoint=lambda path: saves.append(trainer.global_step),
     )
     callback = Checkpoints(tmp_path / "last.ckpt", 1e9, OWNER)
-    for batch in range(7):
-        callback.on_train_batch_end(trainer, None, None, None, batch)
-    assert saves == [2, 5]
+    for trainer.global_step in range(1, 2 * AGREE_EVERY + 1):
+        callback.on_train_batch_end(trainer, None, None, None, trainer.global_step)
+    assert saves == expected
+    assert asked == [True] * 2 * (processes - 1)
