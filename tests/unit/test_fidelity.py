@@ -4,7 +4,6 @@ import re
 from dataclasses import asdict, fields
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from omegaconf import OmegaConf
@@ -40,13 +39,7 @@ SHORT, ARXIV = {"batch_order": "by_seed"}, {"validation_split": "fixed", "gate_s
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    """Without a validation split; every split has words of its own."""
-    folder = write_corpus(tmp_path_factory.mktemp("fidelity") / "corpus", validation=False)
-    for split in ("train", "test"):
-        frame = pd.read_parquet(folder / f"{split}.parquet")
-        frame["text"] += [f" only_{split} n{i}{split}" for i in range(len(frame))]
-        frame.to_parquet(folder / f"{split}.parquet")
-    return folder
+    return write_corpus(tmp_path_factory.mktemp("fidelity") / "corpus", validation=False)
 
 
 def config(corpus, *overrides, data="agnews"):

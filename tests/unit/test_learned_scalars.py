@@ -32,18 +32,14 @@ def names_of(module):
     return {name for name, p in module.named_parameters() if id(p) in found}
 
 
-def test_the_scalars_of_every_operator():
+def test_the_scalars_of_every_operator_and_encoding():
     for name in OPERATORS:
         expected = SCALARS.get(name.removesuffix("_linear_start"), set())
         assert names_of(make_fusion(name, 4)) == expected, name
-
-
-def test_the_scalars_of_every_encoding():
-    expected = {"kerple": {"raw_r1", "raw_r2"}, "fire": {"log_c", "log_threshold"}}
+    inside = {"kerple": {"raw_r1", "raw_r2"}, "fire": {"log_c", "log_threshold"}}
     for name in ENCODINGS:
-        attention = make_attention(name)
-        if attention is not None:
-            assert names_of(attention) == expected.get(name, set()), name
+        attention = make_attention(name) or nn.Identity()
+        assert names_of(attention) == inside.get(name, set()), name
 
 
 def test_a_learned_token_scale_is_one():

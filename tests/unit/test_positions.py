@@ -67,15 +67,6 @@ def test_more_tokens_than_positions_are_refused():
 
 
 @every_encoding
-def test_contiguous_positions_as_a_tensor_or_as_a_number_give_the_same_bits(encoding):
-    for fusion in ("gate_scalar", "none"):
-        network = make_network(fusion, encoding).eval()
-        for offset in (0, 3):
-            positions = torch.arange(offset, offset + 8)
-            assert torch.equal(network(IDS, LENGTHS, positions), network(IDS, LENGTHS, offset))
-
-
-@every_encoding
 def test_the_table_and_the_scores_take_the_given_positions(encoding):
     """Eight tokens at spread positions are twelve tokens of which four are not there: no query sees
     them as keys, and the pool leaves them out."""
@@ -98,18 +89,16 @@ def test_the_table_and_the_scores_take_the_given_positions(encoding):
 
 
 @every_encoding
-def test_random_positions_are_used_outside_training_and_by_the_folded_model(encoding):
-    network = random_network(encoding=encoding)
-    positions = network.sampler.outside_training(8)
-    assert positions.tolist() != list(range(8))
-    found = network(IDS, LENGTHS)
-    assert torch.equal(found, network(IDS, LENGTHS, positions))
-    with torch.no_grad():
+@torch.no_grad()
+def test_an_offset_stands_for_positions_in_a_model_and_a_folded_one(encoding):
+    for reach in (None, 12):
+        network = make_network("gate_scalar", encoding, sampler=PositionSampler(reach, 5)).eval()
         folded = network.fold()
-        torch.testing.assert_close(folded(IDS, LENGTHS), found, rtol=0, atol=1e-5)
-        shifted = network(IDS, LENGTHS, 2)
-        assert torch.equal(shifted, network(IDS, LENGTHS, network.sampler.outside_training(8, 2)))
-        torch.testing.assert_close(folded(IDS, LENGTHS, 2), shifted, rtol=0, atol=1e-5)
+        for offset in (0, 2):
+            positions = as_tensor(network.sampler.outside_training(8, offset), IDS)
+            found = network(IDS, LENGTHS, offset)
+            assert torch.equal(found, network(IDS, LENGTHS, positions))
+            torch.testing.assert_close(folded(IDS, LENGTHS, offset), found, rtol=0, atol=1e-5)
 
 
 @every_encoding
