@@ -16,12 +16,7 @@ from posfuse.runs.configs import config_of
 
 KINDS = {
     "values": ["seed=3", "data.limit=null", "optim.lr=1e-3", "model.token_scale=1/8", "sweep_id=a"],
-    "quoted": [
-        "data.name='a b'",
-        'data.vocabulary.ending="x,y=z"',
-        "logger.notes=",
-        "data.text=''",
-    ],
+    "quoted": ["data.name='a b'", 'data.labels="x,y=z"', "logger.notes=", "data.text=''"],
     "lists": ["data.test_lengths=[600,700]", "logger.tags=[]", "sweep.primary=[add,'b c']"],
     "tables": ["fusion={name: x}", "+encoding.table={a: null}", "optim={lr: 0.5}"],
     "interpolations": ["data.max_len=${data.batch_size}", "output_dir=${oc.env:HOME}/${sweep_id}"],

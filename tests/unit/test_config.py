@@ -24,21 +24,17 @@ from posfuse.runs.folders import run_folder
 from posfuse.runs.hydra_errors import one_line
 from posfuse.runs.identity import fingerprint, flatten, is_neutral
 from posfuse.training.build import build_parts
-from small_runs import composed, hydra_composed, write_corpus
-
-
-def names(group: str) -> list[str]:
-    return sorted(path.stem for path in (CONF_DIR / group).glob("*.yaml"))
+from small_runs import composed, hydra_composed
 
 
 def test_every_choice_of_a_group_composes_and_builds() -> None:
-    """Each encoding with one operator and each operator with one encoding: they do not interact."""
+    """Encodings and operators do not interact, so no pairs."""
     groups = ("data", "encoding", "fusion", "model", "optim", "trainer", "fidelity", "speed",
               "logger", "experiment", "protocol")  # fmt: skip
     causal = ("copy", "reverse", "associative_recall", "bbc_bytes")
     of_a_pretrained_model = [("encoding", "host"), ("model", "pretrained")]
     for group in groups:
-        for name in names(group):
+        for name in sorted(path.stem for path in (CONF_DIR / group).glob("*.yaml")):
             if (group, name) in of_a_pretrained_model:
                 continue
             more = ["data.path=somewhere"] if name == "folder" else []
@@ -62,7 +58,6 @@ def complaint(*overrides: str, compose=composed) -> str:
 # What Hydra refuses while it composes a config.
 HYDRAS = {
     "model.d_modle=3": "model.d_modle: unknown key; use model.d_model",
-    "d_model=3": "d_model: unknown key; use model.d_model",
     "lr=3": "lr: unknown key; use optim.lr or pretrain.lr",
     "epochs=3": "epochs: unknown key; use trainer.max_epochs or pretrain.max_epochs",
     "+epochs=3": "epochs: unknown key; use trainer.max_epochs or pretrain.max_epochs",
@@ -72,9 +67,7 @@ HYDRAS = {
     "dropout=0": "dropout: unknown key; use model.dropout or seeds.dropout",
     "nonsense=1": "nonsense: unknown key; use one of seed, sweep_id",
     "model.d_model=4.5": "model.d_model: Value '4.5' of type 'float' could not",
-    "trainer.compile=maybe": "trainer.compile: Value 'maybe' is not a valid bool",
     "data.split_seed=1.5": "data.split_seed: ",
-    "data.name=null": "data.name: field 'data.name' is not Optional",
     "data.test_lengths=80": "data.test_lengths: Invalid value assigned: int is not a ListConfig",
     "data.test_lengths=[null]": "data.test_lengths[0]: Invalid type assigned: NoneType",
     "encoding.positions=[randomized]": "encoding.positions: Cannot convert 'list' to string",
@@ -117,7 +110,6 @@ BAD = {
     "data.path=": "'' is empty; name a folder with data.path=FOLDER",
     "cache_dir=/": "'/' is the root of the file system; name a folder with cache_dir=FOLDER",
     "data.name=a/b": "must be a folder name of letters (A-Z, a-z), digits and _.- (got 'a/b')",
-    "sweep_id=../up": f"{NAME_LETTERS} (got '../up')",
     "fusion.name=null": "must be a string (got None); for example fusion.name=my_name",
     "fusion.name=[a,b]": "must be a string (got ['a', 'b'])",
     "fusion._target_=posfuse.model.fusion": "cannot import 'posfuse.model.fusion'",
@@ -128,7 +120,6 @@ BAD = {
     "optim.lr=nan": "must be above 0 (got nan)",
     "seed=-1": "must be between 0 and 4294967295 (got -1)",
     "trainer.monitor=f1": "must be accuracy, macro_f1, loss, or metric (got f1)",
-    "data.path=somewhere": "bbc_lead_paragraph is made by posfuse.data.bbc.lead_paragraph, which",
 }
 
 
@@ -173,21 +164,17 @@ def test_an_operator_whose_module_fails_is_named_by_its_key(tmp_path, monkeypatc
     exec(compile(code, f"{sysconfig.get_path('purelib')}/wandb/hooks.py", "exec"), scope)
     monkeypatch.setattr(sys, "exit", scope["exit"])
     codes = {
-        "def f(:": "(SyntaxError: invalid syntax (broken_0.py, line 1))",
-        "\nimport no_such_module": "(ModuleNotFoundError: No module named 'no_such_module', ",
-        "raise RuntimeError('a\\nb')": "(RuntimeError: a b, {file} line 1)",
-        "import sys\nsys.exit(3)": "(SystemExit: 3, {file} line 2)",
+        "def f(:": "SyntaxError: invalid syntax (broken_0.py, line 1)",
+        "\nimport absent": "ModuleNotFoundError: No module named 'absent', {file} line 2",
+        "raise RuntimeError('a\\nb')": "RuntimeError: a b, {file} line 1",
+        "import sys\nsys.exit(3)": "SystemExit: 3, {file} line 2",
     }
-    for i, (code, message) in enumerate(codes.items()):
-        file = tmp_path / f"broken_{i}.py"
+    for i, (code, reason) in enumerate(codes.items()):
+        file, target = tmp_path / f"broken_{i}.py", f"broken_{i}.Operator"
         file.write_text(code)
-        text = complaint(f"fusion._target_=broken_{i}.Operator")
-        assert text.startswith(f"fusion._target_: cannot import 'broken_{i}.Operator' (")
-        assert message.format(file=file) in text
-    (tmp_path / "own_parts").mkdir()
-    (tmp_path / "own_parts" / "__init__.py").touch()
-    (tmp_path / "own_parts" / "mine.py").write_text("import no_such_module")
-    assert "No module named 'no_such_module'" in complaint("fusion._target_=own_parts.mine.Mine")
+        text = complaint(f"fusion._target_={target}")
+        expected = f"fusion._target_: cannot import {target!r} ({reason.format(file=file)}); give"
+        assert text.startswith(expected)
 
 
 OWN = """
@@ -208,12 +195,9 @@ class Open(Add):
 @pytest.mark.parametrize(
     ("own", "message"),
     [
-        ("Open", ""),
-        ("Open width=8", ""),
         ("Open width=[8]", ""),
         ("Open other=8", ""),
         ("Open d_model=8", "fusion.d_model: unknown; own_arguments.Open takes width"),
-        ("Typed", ""),
         ("Typed width=8", ""),
         ("Typed width=wide", "fusion.width: Value 'wide' of type 'str' could not be converted"),
         ("Typed sizes=[1,2]", ""),  # OmegaConf cannot check it
@@ -298,12 +282,3 @@ def test_a_part_whose_numbers_changed_has_another_fingerprint(monkeypatch) -> No
     assert of_bbc <= identity.PART_NUMERICS.keys()
     monkeypatch.setattr(identity, "PART_NUMERICS", {"posfuse.model.polar.Pope": 2})
     assert [fingerprint(cfg) in before for cfg in (on_bbc, *others)] == [False, False, True]
-
-
-def test_the_fingerprint_of_a_folder_is_that_of_its_bytes(tmp_path) -> None:
-    def of(folder) -> str:
-        return fingerprint(checked(composed("data=folder", f"data.path={folder}")))
-
-    one, copy = write_corpus(tmp_path / "one"), write_corpus(tmp_path / "copy")
-    assert of(one) == of(copy)
-    assert of(one) != of(write_corpus(tmp_path / "other", seed=1))
