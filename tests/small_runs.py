@@ -101,16 +101,25 @@ def small_config(corpus: Path, *overrides: str) -> Config:
     return cfg
 
 
-def at_step(monkeypatch, step, act, module=Classifier):
-    """Call `act` in the training step that is the step-th of the run, from 0."""
-    original = module.training_step
+def before_calls(monkeypatch, owner, method, act):
+    """Before each call of the class's method, call `act` with the same arguments."""
+    original = getattr(owner, method)
 
     def wrapped(self, *arguments):
-        if self.global_step == step:
-            act()
+        act(self, *arguments)
         return original(self, *arguments)
 
-    monkeypatch.setattr(module, "training_step", wrapped)
+    monkeypatch.setattr(owner, method, wrapped)
+
+
+def at_step(monkeypatch, step, act, module=Classifier):
+    """Call `act` in the training step that is the step-th of the run, from 0."""
+
+    def act_at_step(self, *batch):
+        if self.global_step == step:
+            act()
+
+    before_calls(monkeypatch, module, "training_step", act_at_step)
 
 
 def interrupted(cfg, folder, step, name="SIGTERM", module=Classifier):

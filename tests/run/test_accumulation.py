@@ -7,13 +7,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from posfuse.model.network import PositionClassifier
 from posfuse.runs import records
 from posfuse.train import train
 from posfuse.training.build import build_data, build_module
 from posfuse.training.checkpoints import read_checkpoint
 from posfuse.training.optimizer import optimizer, rate_factor
 from processes import assert_same_files
-from small_runs import interrupted, small_config
+from small_runs import before_calls, interrupted, small_config
 
 EPOCHS, BATCHES, IN_STEP = 2, 4, 3  # 60 documents in batches of 16: steps of 3 batches and of 1
 OPTIONS = [
@@ -72,17 +73,12 @@ def test_an_interrupted_step_is_finished_and_the_resumed_run_is_the_same(corpus,
 
 
 def test_the_batches_of_a_step_have_their_own_dropout(corpus, tmp_path, monkeypatch):
-    seeds, draw = [], torch.default_generator.manual_seed
-    cfg = small_config(corpus, *OPTIONS, "trainer.max_epochs=1")
+    seeds = set()
 
-    class Spy:
-        def manual_seed(self, seed):
-            seeds.append(seed)
-            return draw(seed)
+    def note(self, *batch):
+        if self.training:
+            seeds.add(torch.initial_seed())
 
-        def __getattr__(self, name):
-            return getattr(torch._C.Generator, name)
-
-    monkeypatch.setattr("posfuse.training.module.torch.default_generator", Spy())
-    train(cfg, tmp_path)
-    assert len(set(seeds)) == BATCHES
+    before_calls(monkeypatch, PositionClassifier, "forward", note)
+    train(small_config(corpus, *OPTIONS, "trainer.max_epochs=1"), tmp_path)
+    assert len(seeds) == BATCHES

@@ -13,7 +13,7 @@ from posfuse.tracking.projection import Cell
 from posfuse.train import train
 from posfuse.training.build import build_data
 from posfuse.training.classifier import Classifier
-from small_runs import REFERENCE, small_config
+from small_runs import REFERENCE, before_calls, small_config
 
 STEPS = 4  # in an epoch: 60 documents in batches of 16
 
@@ -86,19 +86,17 @@ def test_progress_is_shown_in_fractions_of_epochs(corpus, tmp_path, monkeypatch,
     caplog.set_level("INFO")
     cfg = small_config(corpus, "trainer.evaluations=2", "trainer.progress=lines")
     seen = []
-    original = Classifier.on_validation_epoch_start
 
-    def look(self):
+    def look(*_):
         seen.append(status.status_of(tmp_path, tmp_path.parent))
-        return original(self)
 
-    monkeypatch.setattr(Classifier, "on_validation_epoch_start", look)
+    before_calls(monkeypatch, Classifier, "on_validation_epoch_start", look)
     train(cfg, tmp_path)
     lines = [line for line in caplog.messages if line.startswith("epoch ")]
     epochs = ["0.5/4", "1/4", "1.5/4", "2/4", "2.5/4", "3/4", "3.5/4", "4/4"]
     assert [line.split()[1].rstrip(":") for line in lines] == epochs
     assert [run.detail for run in seen[1:8]] == [f"epoch {epoch}" for epoch in epochs[:7]]
-    assert [run.seconds > 0 for run in seen[1:8]] == [True] * 7
+    assert all(run.seconds > 0 for run in seen[1:8])
 
 
 def test_more_evaluations_than_batches_are_refused(corpus, tmp_path):

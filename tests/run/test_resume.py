@@ -1,8 +1,8 @@
 """A run resumes from its own state, with its own configuration, wherever its folder is."""
 
-import os
 import shutil
 import signal
+from itertools import count
 from types import SimpleNamespace
 
 import pytest
@@ -17,7 +17,7 @@ from posfuse.training import progress
 from posfuse.training import run as run_module
 from posfuse.training.classifier import Classifier
 from processes import assert_same_files
-from small_runs import REFERENCE, at_step, interrupted, small_config, write_corpus
+from small_runs import REFERENCE, at_step, before_calls, interrupted, small_config, write_corpus
 
 STEPS = 4  # in each of 4 epochs: 60 documents in batches of 16
 
@@ -25,14 +25,12 @@ STEPS = 4  # in each of 4 epochs: 60 documents in batches of 16
 def steps_of(cfg, folder):
     """The steps that training the run takes."""
     steps = []
+
+    def note(self, *batch):
+        steps.append(self.global_step)
+
     with pytest.MonkeyPatch.context() as patch:
-        original = Classifier.training_step
-
-        def wrapped(self, *arguments):
-            steps.append(self.global_step)
-            return original(self, *arguments)
-
-        patch.setattr(Classifier, "training_step", wrapped)
+        before_calls(patch, Classifier, "training_step", note)
         train(cfg, folder)
     return steps
 
@@ -56,8 +54,9 @@ def test_an_interrupted_run_resumes_at_its_step(name, step, corpus, reference, t
         ["encoding.positions=randomized", "fusion=concat"],
         ["fusion=gate_scalar", "model.token_scale=learned", "optim.scalar_lr_factor=30"],
     ],
+    ids=["positions", "learning rates"],
 )
-def test_a_resumed_run_has_the_same_positions_and_learning_rates(asked, corpus, tmp_path):
+def test_a_resumed_run_has_the_same(asked, corpus, tmp_path):
     cfg = small_config(corpus, *asked, "trainer.max_epochs=2")
     train(cfg, tmp_path / "whole")
     assert interrupted(cfg, tmp_path / "run", 2).endswith("saved at step 3")
@@ -75,76 +74,70 @@ def test_a_worker_sees_a_signal_that_it_blocks(corpus, tmp_path, monkeypatch):
     signals.check()
 
 
-@pytest.mark.parametrize("step", [2, 9])
 def test_a_killed_run_resumes_from_its_last_checkpoint_inside_the_epoch(
-    step, corpus, reference, tmp_path, monkeypatch
+    corpus, reference, tmp_path
 ):
-    """A checkpoint after every step but an epoch's last one; an error stands in for the kill."""
+    """A checkpoint after every step but an epoch's last one."""
     cfg = small_config(corpus, *REFERENCE, "trainer.checkpoint_minutes=1e-9")
-    with monkeypatch.context() as patched:
-        at_step(patched, step, fail)
-        with pytest.raises(RuntimeError, match="killed"):
-            train(cfg, tmp_path)
-    assert steps_of(cfg, tmp_path) == list(range(step, 4 * STEPS))
+    killed(cfg, tmp_path, step=9)
+    assert steps_of(cfg, tmp_path) == list(range(9, 4 * STEPS))
     assert_same_files(reference[0], tmp_path)
 
 
-def test_a_run_with_two_evaluations_per_epoch_resumes_at_its_step(corpus, tmp_path, monkeypatch):
+def test_a_run_with_two_evaluations_per_epoch_resumes_at_its_step(corpus, tmp_path):
     """Interrupted or killed at a step before, at and after an evaluation inside an epoch, or in the
     evaluation itself."""
     asked = ["trainer.evaluations=2", "trainer.monitor=loss", "trainer.checkpoint_minutes=1e-9"]
     cfg = small_config(corpus, *asked, "trainer.max_epochs=2")
     whole = tmp_path / "whole"
     train(cfg, whole)
+
+    def assert_resumes(folder, step):
+        assert steps_of(cfg, folder) == list(range(step, 2 * STEPS))
+        assert_same_files(whole, folder)
+
     for step in (1, 2, 3):
         folder = tmp_path / f"interrupted at {step}"
         assert interrupted(cfg, folder, step).endswith(f"saved at step {step + 1}")
-        assert steps_of(cfg, folder) == list(range(step + 1, 2 * STEPS))
-        assert_same_files(whole, folder)
+        assert_resumes(folder, step + 1)
         folder = tmp_path / f"killed at {step}"
-        with monkeypatch.context() as patched:
-            at_step(patched, step, fail)
-            with pytest.raises(RuntimeError, match="killed"):
-                train(cfg, folder)
-        assert steps_of(cfg, folder) == list(range(step, 2 * STEPS))
-        assert_same_files(whole, folder)
+        killed(cfg, folder, step=step)
+        assert_resumes(folder, step)
     for done in (1, 2):  # evaluations; the steps since the last checkpoint are repeated
         folder = tmp_path / f"killed in an evaluation after {done}"
-        killed(cfg, folder, monkeypatch, after=done)
-        assert steps_of(cfg, folder) == list(range(2 * done + 1, 2 * STEPS))
-        assert_same_files(whole, folder)
+        killed(cfg, folder, after=done)
+        assert_resumes(folder, 2 * done + 1)
 
 
-def fail(*_):
-    raise RuntimeError("killed")
+def killed(cfg, folder, after=2, step=None):
+    """Start the run and let it fail in this step, or in the evaluation after so many ones."""
+    calls = count()
 
+    def fail(*_):
+        if step is not None or next(calls) == after:
+            raise RuntimeError("killed")
 
-def killed(cfg, folder, monkeypatch, hook="on_validation_epoch_start", after=2):
-    """Start the run and let it fail after the hook was called `after` times."""
-    calls, original = [], getattr(Classifier, hook)
-
-    def wrapped(self, *arguments):
-        calls.append(self.global_step)
-        return fail() if len(calls) > after else original(self, *arguments)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Classifier, hook, wrapped)
+    with pytest.MonkeyPatch.context() as patch:
+        if step is None:
+            before_calls(patch, Classifier, "on_validation_epoch_start", fail)
+        else:
+            at_step(patch, step, fail)
         with pytest.raises(RuntimeError, match="killed"):
             train(cfg, folder)
 
 
-def test_early_stopping_survives_a_kill(corpus, tmp_path, monkeypatch):
+def test_early_stopping_survives_a_kill(corpus, tmp_path):
     cfg = small_config(corpus, "trainer.patience=3", "trainer.max_epochs=9", "optim.lr=1e-12")
     whole = train(cfg, tmp_path / "whole")
     assert whole["epochs"] == 4  # the first, and three that are no better
-    killed(cfg, tmp_path / "run", monkeypatch)
+    killed(cfg, tmp_path / "run")
     train(cfg, tmp_path / "run")
     assert_same_files(tmp_path / "whole", tmp_path / "run")
 
 
-def test_the_state_of_another_configuration_is_refused(corpus, tmp_path, monkeypatch):
+def test_the_state_of_another_configuration_is_refused(corpus, tmp_path):
     data = shutil.copytree(corpus, tmp_path / "corpus")
-    killed(small_config(data), tmp_path / "run", monkeypatch)
+    killed(small_config(data), tmp_path / "run")
     write_corpus(data, n_classes=4, seed=1)  # more classes and words, so also other shapes
     with pytest.raises(InputError, match=r"last\.ckpt: belongs to another configuration"):
         train(small_config(data), tmp_path / "run")
@@ -163,7 +156,7 @@ def test_a_result_and_a_state_of_own_code_that_has_changed_are_refused(
     cfg = small_config(corpus, "fusion.name=mine", "fusion._target_=changing_operator.Mine")
     record = train(cfg, tmp_path / "done")
     assert train(cfg, tmp_path / "done") == record
-    killed(cfg, tmp_path / "run", monkeypatch)
+    killed(cfg, tmp_path / "run")
     code.write_text(f"{code.read_text()}    # changed\n")
     with pytest.raises(Conflict, match=r"result\.json: .* earlier code of changing_operator\.py;"):
         train(cfg, tmp_path / "done")
@@ -173,12 +166,12 @@ def test_a_result_and_a_state_of_own_code_that_has_changed_are_refused(
     assert train(cfg, tmp_path / "done")["code"] != record["code"]
 
 
-def test_a_run_resumes_in_a_folder_that_was_moved(corpus, tmp_path, monkeypatch, recwarn):
+def test_a_run_resumes_in_a_folder_that_was_moved(corpus, tmp_path, recwarn):
     """Killed after its best epoch, whose score the resumed run must still know."""
     cfg = small_config(corpus, "optim.lr=0.05", "trainer.max_epochs=20")
     best = train(cfg, tmp_path / "whole")["best_epoch"]
     assert best < 20
-    killed(cfg, tmp_path / "here", monkeypatch, after=best)
+    killed(cfg, tmp_path / "here", after=best)
     (tmp_path / "here").rename(tmp_path / "there")
     train(cfg, tmp_path / "there")
     assert_same_files(tmp_path / "whole", tmp_path / "there")
@@ -189,15 +182,8 @@ def test_a_run_interrupted_outside_training_resumes_there(corpus, tmp_path, monk
     cfg = small_config(corpus, "data.eval_batch_size=5", "trainer.max_epochs=1")
     train(cfg, tmp_path / "whole")
     for hook in ("test_step", "on_test_epoch_end"):
-        original = getattr(Classifier, hook)
-
-        def wrapped(self, *arguments, original=original):
-            if self.trainer.state.fn != "fit":
-                os.kill(os.getpid(), signal.SIGTERM)
-            return original(self, *arguments)
-
         with monkeypatch.context() as patched:
-            patched.setattr(Classifier, hook, wrapped)
+            before_calls(patched, Classifier, hook, lambda *_: signal.raise_signal(signal.SIGTERM))
             with pytest.raises(signals.Interrupted, match="interrupted by SIGTERM"):
                 train(cfg, tmp_path / hook)
         assert not (tmp_path / hook / records.RESULT).exists()
@@ -205,74 +191,57 @@ def test_a_run_interrupted_outside_training_resumes_there(corpus, tmp_path, monk
         assert_same_files(tmp_path / "whole", tmp_path / hook)
 
 
-def test_a_result_without_its_files_is_repeated_even_by_a_run_that_is_killed(
-    corpus, tmp_path, monkeypatch
-):
+def test_a_result_without_its_files_is_repeated_even_by_a_run_that_is_killed(corpus, tmp_path):
     cfg = small_config(corpus)
     train(cfg, tmp_path)
     (tmp_path / records.PREDICTIONS).write_bytes(b"damaged")
-    killed(cfg, tmp_path, monkeypatch)
+    killed(cfg, tmp_path)
     assert not (tmp_path / records.RESULT).exists()
     train(cfg, tmp_path)
     assert records.is_complete(tmp_path)
 
 
-class Steps:
+@pytest.fixture
+def clock(monkeypatch):
     """A clock on which a training step takes one second, and the setup of a run ten."""
+    now = 1e6  # as on a machine that has been up for days
 
-    def __init__(self, monkeypatch):
-        self.now = 1e6  # as on a machine that has been up for days
-        original = Classifier.training_step
+    def taking(seconds, original):
+        def timed(*arguments):
+            nonlocal now
+            now += seconds
+            return original(*arguments)
 
-        def step(module, *arguments):
-            self.now += 1
-            return original(module, *arguments)
+        return timed
 
-        clock = SimpleNamespace(perf_counter=lambda: self.now)
-        monkeypatch.setattr(Classifier, "training_step", step)
-        monkeypatch.setattr(progress, "time", clock)
-        build = run_module.build_data
-
-        def build_data(*arguments):
-            self.now += 10
-            return build(*arguments)
-
-        monkeypatch.setattr(run_module, "build_data", build_data)
+    monkeypatch.setattr(progress, "time", SimpleNamespace(perf_counter=lambda: now))
+    monkeypatch.setattr(Classifier, "training_step", taking(1, Classifier.training_step))
+    monkeypatch.setattr(run_module, "build_data", taking(10, run_module.build_data))
 
 
-def test_times_add_up_over_a_resume(corpus, tmp_path, monkeypatch, caplog):
-    """An epoch has 4 steps: the run is interrupted inside one, and at the end of one."""
-    caplog.set_level("INFO")
-    cfg = small_config(corpus, "trainer.progress=lines")
-    Steps(monkeypatch)
-    whole = train(cfg, tmp_path / "whole")
-    assert whole["seconds"] == {"setup": 10.0, "fit": 16.0, "test": 0.0}
-    assert whole["documents_per_second"] == 4 * 60 / 16
-    for step in (6, 7):
-        folder = tmp_path / str(step)
-        caplog.clear()
-        interrupted(cfg, folder, step)
-        record = train(cfg, folder)
-        lines = [line for line in caplog.messages if line.startswith("epoch ")]
-        assert [line.rpartition(", ")[2] for line in lines] == ["4.0 s"] * 4
-        assert record["seconds"] == {"setup": 20.0, "fit": 16.0, "test": 0.0}
-        for rate in ("documents_per_second", "tokens_per_second"):
-            assert record[rate] == whole[rate]
-    folder = tmp_path / "running"
+@pytest.mark.usefixtures("clock")
+def test_times_add_up_over_a_resume(corpus, tmp_path, caplog):
+    """An epoch has 4 steps: the run is interrupted inside one, and at the end of one. Work that is
+    repeated after a kill is counted once."""
+    cfg, folder = small_config(corpus, "trainer.progress=lines"), tmp_path / "running"
     interrupted(cfg, folder, 13)
     with records.sole_use(folder):
         left = status.status_of(folder, tmp_path)
     assert (left.detail, left.seconds) == ("epoch 3/4", 4.0)
-
-
-def test_work_that_is_repeated_after_a_kill_is_counted_once(corpus, tmp_path, monkeypatch):
-    cfg = small_config(corpus)
-    Steps(monkeypatch)
+    caplog.set_level("INFO")
     whole = train(cfg, tmp_path / "whole")
-    killed(cfg, tmp_path / "run", monkeypatch)  # after the third epoch's steps
-    record = train(cfg, tmp_path / "run")
-    assert record["seconds"] == {"setup": 20.0, "fit": 16.0, "test": 0.0}
-    assert record["tokens_per_second"] == whole["tokens_per_second"]
+    assert whole["seconds"] == {"setup": 10.0, "fit": 16.0, "test": 0.0}
+    assert whole["documents_per_second"] == 4 * 60 / 16
+    interrupted(cfg, tmp_path / "inside", 6)
+    interrupted(cfg, tmp_path / "end", 7)
+    killed(cfg, tmp_path / "killed")  # after the third epoch's steps
+    for name in ("inside", "end", "killed"):
+        record = train(cfg, tmp_path / name)
+        assert record["seconds"] == {"setup": 20.0, "fit": 16.0, "test": 0.0}
+        for rate in ("documents_per_second", "tokens_per_second"):
+            assert record[rate] == whole[rate]
+    lines = [line for line in caplog.messages if line.startswith("epoch ")]
+    assert [line.rpartition(", ")[2] for line in lines] == ["4.0 s"] * 4 * 4
 
 
 def test_a_run_locked_by_another_process_is_not_a_failure_once_done(corpus, tmp_path, capfd):

@@ -14,18 +14,7 @@ from posfuse.train import train
 from posfuse.training import run as entry
 from posfuse.training.classifier import Classifier
 from processes import assert_same_files
-from small_runs import REFERENCE, small_config
-
-
-def wrap(monkeypatch, name, before):
-    """Call `before(classifier, *arguments)` before one of Classifier's methods."""
-    original = getattr(Classifier, name)
-
-    def wrapped(self, *arguments):
-        before(self, *arguments)
-        return original(self, *arguments)
-
-    monkeypatch.setattr(Classifier, name, wrapped)
+from small_runs import REFERENCE, before_calls, small_config, write_splits
 
 
 def test_a_run_writes_config_result_predictions_and_best_weights(reference):
@@ -55,8 +44,8 @@ def test_accuracy_and_loss_follow_from_the_predictions(reference):
     assert loss == pytest.approx(record["test"]["loss"], abs=1e-6)
 
 
-@pytest.mark.parametrize("more", [["data.limit=9"], ["data.test_lengths=[9]"]])
-def test_predictions_name_the_row_of_the_users_file(corpus, tmp_path, more):
+@pytest.mark.parametrize(("more", "n"), [("data.limit=9", 1), ("data.test_lengths=[9]", 2)])
+def test_predictions_name_the_row_of_the_users_file(corpus, tmp_path, more, n):
     """Though documents without text are left out, and a sample is taken."""
     for split in ("train", "test"):
         frame = pd.read_parquet(corpus / f"{split}.parquet")
@@ -64,25 +53,22 @@ def test_predictions_name_the_row_of_the_users_file(corpus, tmp_path, more):
         frame.to_csv(tmp_path / f"{split}.csv", index=False)
     options = ["data.drop_empty=true", "data.max_len=6", f"cache_dir={tmp_path}/cache"]
     short = ["trainer.max_epochs=1", "trainer.mechanism=false"]
-    train(small_config(tmp_path, *options, *short, *more), tmp_path / "run")
+    train(small_config(tmp_path, *options, *short, more), tmp_path / "run")
     test = pd.read_csv(tmp_path / "test.csv")
-    for file in (tmp_path / "run").glob("predictions*.parquet"):
-        found = pd.read_parquet(file)
+    files = list((tmp_path / "run").glob("predictions*.parquet"))
+    assert len(files) == n
+    for found in map(pd.read_parquet, files):
         joined = found.merge(test, left_on="row", right_index=True, suffixes=("", "_of_file"))
         assert joined["label"].tolist() == joined["label_of_file"].tolist() != []
         assert joined["length"].tolist() == [len(text.split()) for text in joined["text"]]
         assert found["row"].is_monotonic_increasing
         assert found["row"].tolist() != found["index"].tolist()
-    assert len(list((tmp_path / "run").glob("predictions*.parquet"))) == 1 + (
-        "lengths" in str(more)
-    )
 
 
 def test_a_run_on_unknown_words_warns_once(tmp_path, caplog):
     texts = [f"\u7403\u961f\u6bd4\u8d5b{chr(0x4E00 + i)} \u4f53\u80b2" for i in range(20)]
-    for split in ("train", "test"):
-        frame = pd.DataFrame({"text": texts, "label": [0, 1] * 10})
-        frame.to_parquet(tmp_path / f"{split}.parquet")
+    frame = pd.DataFrame({"text": texts, "label": [0, 1] * 10})
+    write_splits(tmp_path, train=frame, test=frame)
     short = ["trainer.max_epochs=1", "trainer.mechanism=false", "data.name=unknown"]
     for seed in (0, 1):
         options = [*short, f"seed={seed}", f"cache_dir={tmp_path}/cache"]
@@ -120,8 +106,12 @@ def test_the_tested_weights_are_those_of_the_first_best_epoch(corpus, tmp_path, 
         history.append((accuracy, {k: v.clone() for k, v in self.state_dict().items()}))
 
     final = {}
-    wrap(monkeypatch, "on_validation_epoch_end", keep)
-    wrap(monkeypatch, "on_test_epoch_start", lambda self: final.update(self.state_dict()))
+
+    def keep_final(self):
+        final.update(self.state_dict())
+
+    before_calls(monkeypatch, Classifier, "on_validation_epoch_end", keep)
+    before_calls(monkeypatch, Classifier, "on_test_epoch_start", keep_final)
     cfg = small_config(corpus, "optim.lr=0.1", "trainer.max_epochs=6")
     record = train(cfg, tmp_path)
     accuracies = [accuracy for accuracy, _ in history]
@@ -140,12 +130,12 @@ def test_runs_of_one_seed_see_the_same_batches_and_each_epoch_has_its_own(
     def batches(name, *overrides):
         """The document numbers of every training batch, by epoch."""
         seen = defaultdict(list)
+
+        def note(self, batch, number):
+            seen[self.current_epoch].append(batch.index.tolist())
+
         with monkeypatch.context() as patched:
-            wrap(
-                patched,
-                "training_step",
-                lambda self, batch, _: seen[self.current_epoch].append(batch.index.tolist()),
-            )
+            before_calls(patched, Classifier, "training_step", note)
             train(small_config(corpus, "trainer.max_epochs=2", *overrides), tmp_path / name)
         return seen
 
