@@ -1,6 +1,5 @@
 """The other processes of a run on several devices: how they end, with commands in their place."""
 
-import json
 import os
 import signal
 import subprocess
@@ -10,6 +9,9 @@ import pytest
 from posfuse.errors import InputError
 from posfuse.training import replicas
 from small_runs import small_config
+
+SLEEPS, KILLED = ["sleep", "100"], ["sh", "-c", "kill -9 $$"]
+SENDS = ["sh", "-c", """echo '["InputError", "model.d_ff: too large"]'; exit 1"""]
 
 
 @pytest.fixture
@@ -35,14 +37,8 @@ def begun(monkeypatch):
     return call
 
 
-def broken(cfg, folder):
-    """The run, of which the first process sees only a broken connection."""
-    with replicas.replicas(cfg, folder):
-        raise RuntimeError("connection closed by peer")
-
-
 def test_a_process_that_cannot_start_leaves_nothing_behind(cfg, begun, tmp_path):
-    processes = begun(["sleep", "100"], [tmp_path / "absent"])
+    processes = begun(SLEEPS, [tmp_path / "absent"])
     before = dict(os.environ)
     with pytest.raises(OSError, match="absent"), replicas.replicas(cfg, tmp_path):
         pass
@@ -50,23 +46,22 @@ def test_a_process_that_cannot_start_leaves_nothing_behind(cfg, begun, tmp_path)
     assert dict(os.environ) == before
 
 
-def test_the_error_that_a_process_sends_is_the_runs(cfg, begun, tmp_path):
-    (tmp_path / "error").write_text(json.dumps(["InputError", "model.d_ff: too large"]))
-    begun(["false"], ["sh", "-c", f"cat {tmp_path / 'error'}; exit 1"])
-    with pytest.raises(InputError, match=r"model\.d_ff: too large"):
-        broken(cfg, tmp_path)
-
-
-def test_a_process_that_a_signal_killed_is_named(cfg, begun, tmp_path):
-    begun(["false"], ["sh", "-c", "kill -9 $$"])
-    message = r"process 2 of trainer\.devices=3 ended with status -9"
-    with pytest.raises(RuntimeError, match=message):
-        broken(cfg, tmp_path)
-
-
-def test_an_error_of_the_first_process_alone_is_its_own(cfg, begun, tmp_path, monkeypatch):
-    monkeypatch.setattr(replicas, "FAILURE_SECONDS", 0)
-    processes = begun(["sleep", "100"], ["sleep", "100"])
-    with pytest.raises(RuntimeError, match="connection closed"):
-        broken(cfg, tmp_path)
-    assert [process.returncode for process in processes] == [-signal.SIGKILL] * 2
+@pytest.mark.parametrize(
+    ("commands", "error"),
+    [
+        ((["false"], SENDS), InputError("model.d_ff: too large")),
+        ((["false"], KILLED), RuntimeError("process 2 of trainer.devices=3 ended with status -9")),
+        ((SLEEPS, SLEEPS), RuntimeError("connection closed by peer")),
+    ],
+    ids=["a process has sent its error", "a signal has killed a process", "only the first failed"],
+)
+def test_the_error_of_a_run_is_that_of_the_process_that_failed(
+    commands, error, cfg, begun, tmp_path, monkeypatch
+):
+    """The first process sees only a broken connection."""
+    if SLEEPS in commands:
+        monkeypatch.setattr(replicas, "FAILURE_SECONDS", 0)
+    processes = begun(*commands)
+    with pytest.raises(type(error), match=f"^{error}$"), replicas.replicas(cfg, tmp_path):
+        raise RuntimeError("connection closed by peer")
+    assert None not in [process.returncode for process in processes]
