@@ -25,8 +25,6 @@ code = measured_code.digest(here, measured_code.installed_torch())
 content = {{"code": code, "folders": ["imdb"] if imdb else []}}
 here.with_suffix(".json").write_text(json.dumps(content))
 """
-FAILS = "sys.exit(3)"
-INTERRUPTED = "os.kill(os.getppid(), signal.SIGINT); signal.pause()"
 
 
 class Bench:
@@ -61,20 +59,15 @@ class Bench:
 
 @pytest.fixture
 def bench(tmp_path, monkeypatch):
-    path = [str(Path(run.__file__).parent), os.environ.get("PYTHONPATH", "")]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, path)))
+    monkeypatch.setenv("PYTHONPATH", str(Path(run.__file__).parent), prepend=os.pathsep)
     return Bench(tmp_path, monkeypatch)
 
 
-def test_current_results_are_skipped(bench, capsys):
+def test_missing_and_stale_results_are_measured_and_current_ones_skipped(bench, capsys):
     assert bench() == (0, ["a", "b", "c"])
     assert bench() == (0, [])
     assert "a: skipped, its result is current" in capsys.readouterr().out
     assert bench.written == 2
-
-
-def test_missing_and_stale_results_are_measured(bench):
-    bench()
     (bench.scripts / "b.json").unlink()
     assert bench() == (0, ["b"])
     bench.measured.write_text("x = 1  # a comment\n")
@@ -82,10 +75,12 @@ def test_missing_and_stale_results_are_measured(bench):
     bench.measured.write_text("x = 2\n")
     assert bench("--only", "c") == (0, ["c"])
     assert bench() == (0, ["a", "b"])
+    given = "--only", "a", f"--imdb={bench.scripts}"  # it has no result on this corpus
+    assert [bench(*given), bench(*given)] == [(0, [f"a {bench.scripts}"]), (0, [])]
 
 
 def test_a_failure_is_reported_and_the_others_run(bench, capsys):
-    bench.script("b", FAILS)
+    bench.script("b", "sys.exit(3)")
     assert bench() == (1, ["a", "b", "c"])
     assert capsys.readouterr().err == "error: b: exit status 3; see its message above\n"
     assert bench.written == 1
@@ -95,7 +90,7 @@ def test_a_failure_is_reported_and_the_others_run(bench, capsys):
 def test_an_interruption_loses_the_benchmark_that_ran(bench, capsys):
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        bench.script("b", INTERRUPTED)
+        bench.script("b", "os.kill(os.getppid(), signal.SIGINT); signal.pause()")
         assert bench() == (run.INTERRUPTED, ["a", "b"])
     finally:
         signal.signal(signal.SIGINT, handler)
