@@ -113,7 +113,9 @@ def executing(monkeypatch):
     return "hydra.launcher._target_=hydra_plugins.x.Executing"
 
 
-def test_a_job_without_a_result_fails_alone(command, sweep, executing, tmp_path):
+def test_a_job_without_a_result_fails_alone_and_a_finished_run_gets_no_job(
+    command, sweep, executing, tmp_path
+):
     ended = command(*sweep, executing)
     assert ended.code == 1
     first, second, *_ = ended.err.splitlines()
@@ -126,6 +128,11 @@ def test_a_job_without_a_result_fails_alone(command, sweep, executing, tmp_path)
     assert kinds(tmp_path) == ["failed"]
     ((_, done),) = results(tmp_path / "work").items()
     assert (done.name, (done / records.FAILURE).exists()) == ("seed=0", False)
+    assert "seed=0: already done, test accuracy" in command(*sweep, executing).out
+    (done / records.PREDICTIONS).write_bytes(b"damaged")
+    command(*sweep, executing)
+    first, second, third = ["seed=0", "seed=1"], ["seed=1"], ["seed=0", "seed=1"]
+    assert [job[-1] for job in Executor.submitted] == [*first, *second, *third]  # by each command
 
 
 def test_a_job_that_slurm_has_requeued_is_waited_for(command, sweep, executing, monkeypatch):
@@ -134,19 +141,6 @@ def test_a_job_that_slurm_has_requeued_is_waited_for(command, sweep, executing, 
     ended = command(*sweep, executing)
     assert (ended.code, ended.err) == (0, "")
     assert len(Executor.submitted) == 2
-
-
-def test_finished_runs_get_no_job(command, sweep, executing, tmp_path):
-    assert command(*sweep, executing).code == 1  # seed=1 is lost
-    assert len(Executor.submitted) == 2
-    again = command(*sweep, executing)
-    assert again.code == 1
-    assert "seed=0: already done, test accuracy" in again.out
-    assert [job[-1] for job in Executor.submitted[2:]] == ["seed=1"]
-    ((_, done),) = results(tmp_path / "work").items()
-    (done / records.PREDICTIONS).write_bytes(b"damaged")
-    command(*sweep, executing)
-    assert [job[-1] for job in Executor.submitted[3:]] == ["seed=0", "seed=1"]
 
 
 def test_an_interrupted_job_requeues_itself_unless_it_was_cancelled(programs, monkeypatch):
