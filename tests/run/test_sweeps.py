@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import sys
+from functools import partial
 from itertools import product
 
 import pytest
@@ -18,14 +19,14 @@ from posfuse.runs.identity import fingerprint, settings
 from posfuse.sweeps import status
 from posfuse.sweeps.launching import SweepLauncher, execute
 from processes import assert_one_line
-from small_runs import composed, replaced, small_overrides, write_corpus
+from small_runs import composed, small_overrides, write_corpus
 from sweeps import kinds, results
 
 
 @pytest.fixture
 def small(corpus):
-    """The overrides of a run of one epoch."""
-    return small_overrides(corpus, "trainer.max_epochs=1", "trainer.progress=none")
+    """Call with overrides to get them and those of a run of one epoch."""
+    return partial(small_overrides, corpus, "trainer.max_epochs=1", "trainer.progress=none")
 
 
 def test_a_sweep_continues_after_a_failed_run_and_prints_how_to_retry_it(
@@ -33,8 +34,7 @@ def test_a_sweep_continues_after_a_failed_run_and_prints_how_to_retry_it(
 ):
     monkeypatch.setattr(status, "MINUTE", 0.05)
     folder = write_corpus(tmp_path / "a folder", n_classes=3)
-    sweep = [*small, f"data.path='{folder}'", "data.limit=null,2", "seed=0,1"]
-    result = command("-m", *replaced(sweep))
+    result = command("-m", *small(f"data.path='{folder}'", "data.limit=null,2", "seed=0,1"))
     root = tmp_path / "work" / "multirun" / "default"
     assert result.code == 1
     assert len(results(tmp_path / "work")) == 2
@@ -63,9 +63,9 @@ def test_a_sweep_continues_after_a_failed_run_and_prints_how_to_retry_it(
 
 
 def test_after_a_fix_the_same_sweep_repeats_only_the_failed_runs(command, small, tmp_path):
-    sweep = ["-m", *small, "seed=0,1,2"]
-    assert command(*replaced([*sweep, "seed=1"])).code == 0
-    ((_, folder),) = results(tmp_path / "work").items()
+    sweep = ["-m", *small("seed=0,1,2")]
+    assert command("-m", *small("seed=1")).code == 0
+    (folder,) = results(tmp_path / "work").values()
     (folder / records.RESULT).write_text("{")
     first = command(*sweep)
     assert first.code == 1
@@ -81,7 +81,7 @@ def test_after_a_fix_the_same_sweep_repeats_only_the_failed_runs(command, small,
 
 
 def test_fail_fast_ends_a_sweep_at_its_first_failure(command, small, tmp_path):
-    result = command("-m", *small, "data.limit=2,null", "sweep.fail_fast=true")
+    result = command("-m", *small("data.limit=2,null", "sweep.fail_fast=true"))
     assert result.code == 1
     first, second, *_ = result.err.splitlines()
     assert first.startswith("failed: tiny/sinusoidal/add/")
@@ -92,18 +92,19 @@ def test_fail_fast_ends_a_sweep_at_its_first_failure(command, small, tmp_path):
 
 
 def test_a_mistake_in_the_config_is_printed_once_for_all_runs(command, small, tmp_path):
-    wrong = replaced([*small, "seed=0,1", "model.n_heads=3"])
-    assert_one_line(command("-m", *wrong), "error: model.n_heads: ")
+    refused = command("-m", *small("seed=0,1", "model.n_heads=3"))
+    assert_one_line(refused, "error: model.n_heads: ")
     assert kinds(tmp_path) == ["config", "config"]
 
 
 def test_two_corpora_of_one_name_need_another_name(command, small, tmp_path):
     one, other = (write_corpus(tmp_path / name, seed=n) for n, name in enumerate("ab"))
-    assert command(*replaced([*small, f"data.path={one}"])).code == 0
-    theirs = replaced([*small, f"data.path={other}"])
+    assert command(*small(f"data.path={one}")).code == 0
+    theirs = f"data.path={other}"
     message = "result.json: has the result of other texts that are also named 'tiny'; set "
-    assert_one_line(command(*theirs), message + "data.name=NAME for these texts, or remove this")
-    assert command(*replaced([*theirs, "data.name=other"])).code == 0
+    refused = command(*small(theirs))
+    assert_one_line(refused, message + "data.name=NAME for these texts, or remove this")
+    assert command(*small(theirs, "data.name=other")).code == 0
 
 
 class Losing(SweepLauncher):
@@ -124,7 +125,7 @@ def losing(monkeypatch):
 
 
 def test_a_lost_run_that_had_finished_has_not_failed(command, small, losing, tmp_path):
-    result = command("-m", *small, losing, "seed=0,1")
+    result = command("-m", *small("seed=0,1"), losing)
     assert (result.code, result.err) == (0, "")
     assert len(results(tmp_path / "work")) == 2
     assert kinds(tmp_path) == []
@@ -132,44 +133,42 @@ def test_a_lost_run_that_had_finished_has_not_failed(command, small, losing, tmp
 
 def test_a_refused_command_keeps_what_the_sweep_has(command, small, tmp_path):
     sweep = tmp_path / "work" / "multirun" / "default"
-    assert command("-m", *small, "seed=0").code == 0
+    assert command("-m", *small()).code == 0
     before = (sweep / "multirun.yaml").read_bytes()
-    assert_one_line(command("-m", *small, "seed=a,b"), "Value 'a' of type 'str' could not be")
+    assert_one_line(command("-m", *small("seed=a,b")), "Value 'a' of type 'str' could not be")
     assert (sweep / "multirun.yaml").read_bytes() == before
-    refused = command("-m", *small, "seed=0", "trainer.checkpoint_minutes=-1")
+    refused = command("-m", *small("trainer.checkpoint_minutes=-1"))
     assert refused.err.startswith("error: trainer.checkpoint_minutes: must be above 0")
     (run,) = results(tmp_path / "work").values()
     assert (run / records.FAILURE).exists()
-    assert command("-m", *small, "seed=0").err == ""
+    assert command("-m", *small()).err == ""
     assert not (run / records.FAILURE).exists()
 
 
 def test_a_search_is_resumed_from_its_records(command, small, tmp_path):
     pytest.importorskip("optuna")
-    search = ["-m", *replaced([*small, "fusion=add,concat", "optim.lr=interval(1e-3,1e-1)"])]
+    search = ["-m", *small("fusion=add,concat", "optim.lr=interval(1e-3,1e-1)")]
     search.append("hydra/sweeper=optuna")
     first = command(*search, "hydra.sweeper.n_trials=1")
     assert first.code == 0, first.err
-    ((_, done),) = results(tmp_path / "work").items()
+    (done,) = results(tmp_path / "work").values()
     (done / "train.log").unlink()
     again = command(*search, "hydra.sweeper.n_trials=2", "hydra.sweeper.max_batch_size=1")
     assert again.code == 0, again.err
     assert again.out.count("already done") == 1
     assert not (done / "train.log").exists()  # its job has not started again
     assert "\nrun 2 of 2: tiny " in again.out
-    found = {}
+    scores = {}
     for folder in results(tmp_path / "work").values():
         record = records.read_result(folder / records.RESULT)
-        own = {f"fusion={record['fusion']}", f"optim.lr={record['settings']['optim.lr']}"}
-        found[frozenset(own)] = record["validation"]["accuracy"], folder
-    assert len(found) == 2
+        values = f"optim.lr={record['settings']['optim.lr']} fusion={record['fusion']}"
+        scores[values] = record["validation"]["accuracy"]
     trials = re.findall(r"^trial \d of 2: (.*): validation accuracy (.*)$", again.out, re.M)
-    assert {frozenset(own.split()): float(score) for own, score in trials} == {
-        own: pytest.approx(score, abs=1e-4) for own, (score, _) in found.items()
-    }
-    best = re.search(r"^best trial: .*, in (.*)$", again.out, re.M)[1]
-    scores = {str(folder.relative_to(tmp_path / "work")): score for score, folder in found.values()}
+    assert {values: float(score) for values, score in trials} == pytest.approx(scores, abs=1e-4)
+    best, place = re.search(r"^best trial: (\S+ \S+?),.*, in (.*)$", again.out, re.M).groups()
     assert scores[best] == max(scores.values())
+    record = records.read_result(tmp_path / "work" / place / records.RESULT)
+    assert record["validation"]["accuracy"] == scores[best]
     assert again.out.endswith("results: multirun/default; next: posfuse report multirun/default\n")
     sweep = tmp_path / "work" / "multirun" / "default"
     assert [run.state for run in status.runs_of(sweep)] == ["done"] * 2
