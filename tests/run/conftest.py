@@ -1,7 +1,6 @@
 """One trained run that many tests read, and posfuse train in this process. A test that changes a
 file of the run works on a copy."""
 
-import copy
 import logging
 import sys
 from collections import namedtuple
@@ -33,18 +32,15 @@ def reference(corpus, tmp_path_factory):
 @pytest.fixture
 def kept_logging(monkeypatch):
     """Restore the loggers, which Hydra configures in every job."""
-    root, detail = logging.getLogger(), logging.getLogger("posfuse.detail")
-    before = {logger: copy.copy(vars(logger)) for logger in (root, detail)}
-    for logger, state in before.items():
-        state["handlers"] = list(logger.handlers)
+    loggers = logging.getLogger(), logging.getLogger("posfuse.detail")
+    before = [(logger, [*logger.handlers], logger.propagate, logger.level) for logger in loggers]
     monkeypatch.setattr(logging, "raiseExceptions", logging.raiseExceptions)
     yield
-    for logger, state in before.items():
-        for handler in set(logger.handlers) - set(state["handlers"]):
+    for logger, handlers, propagate, level in before:
+        for handler in set(logger.handlers) - set(handlers):
             handler.close()
-        logger.handlers = state["handlers"]
-        logger.propagate = state["propagate"]
-        logger.setLevel(state["level"])
+        logger.handlers, logger.propagate = handlers, propagate
+        logger.setLevel(level)
 
 
 @pytest.fixture
@@ -52,7 +48,6 @@ def command(kept_logging, tmp_path, monkeypatch, capsys):
     """Call posfuse train in a folder of this test; returns its exit status and what it printed."""
     folder = tmp_path / "work"
     folder.mkdir()
-    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
     monkeypatch.setattr(signals, "_received", {})
     # `execute` sets the state of a process that has none; here it would load the plugins again.
     monkeypatch.setattr(Singleton, "set_state", staticmethod(lambda state: None))

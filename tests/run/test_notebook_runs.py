@@ -1,5 +1,7 @@
 """Runs with fidelity=notebook: what they record, and how the report pairs them."""
 
+from itertools import product
+
 import pytest
 from omegaconf import OmegaConf
 
@@ -16,27 +18,16 @@ from small_runs import SMALL, composed, write_corpus
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return write_corpus(tmp_path_factory.mktemp("notebook") / "corpus", validation=False)
-
-
-def config(corpus, *overrides):
-    place = ["data=agnews", f"data.path={corpus}", "data.batch_size=16"]
-    return checked(composed(*place, *SMALL, *overrides))
-
-
-CELLS = [(fusion, seed) for fusion in ("add", "gate_scalar") for seed in (1, 2)]
-
-
-@pytest.fixture(scope="module")
-def sweep(corpus, tmp_path_factory):
+def sweep(tmp_path_factory):
     """The folder of four runs as the notebooks do them."""
     root = tmp_path_factory.mktemp("sweep")
-    for fusion, seed in CELLS:
+    corpus = write_corpus(tmp_path_factory.mktemp("notebook") / "corpus", validation=False)
+    given = ["data=agnews", f"data.path={corpus}", "data.batch_size=16", f"cache_dir={root}/cache"]
+    for fusion, seed in product(("add", "gate_scalar"), (1, 2)):
         asked = ["fidelity=notebook", "encoding=rope", f"fusion={fusion}", f"seed={seed}"]
         folder = root / run_folder("agnews", "rope", fusion, seed, asked)
         folder.mkdir(parents=True)
-        train(config(corpus, *asked, "trainer.max_epochs=1", f"cache_dir={root / 'cache'}"), folder)
+        train(checked(composed(*given, *SMALL, "trainer.max_epochs=1", *asked)), folder)
     return root
 
 
