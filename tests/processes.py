@@ -43,6 +43,13 @@ def ended(argv, folder, env=None):
     )
 
 
+def succeeded(argv, folder, env=None):
+    """As `ended`; the command must succeed."""
+    done = ended(argv, folder, env)
+    assert done.returncode == 0, f"{argv}:\n{done.stdout}{done.stderr}"
+    return done
+
+
 def wait_for(condition):
     """Poll until the condition holds."""
     end = time.monotonic() + HANG

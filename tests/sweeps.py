@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from posfuse.runs import records
-from processes import assert_same_files, below, command, ended
+from processes import assert_same_files, below, command, succeeded
 
 # runs_per_core: also on a machine with one core
 PARALLEL = ["hydra/launcher=parallel", "hydra.launcher.n_jobs=2", "hydra.launcher.runs_per_core=4"]
@@ -17,8 +17,7 @@ def sweep(corpus: Path, *overrides: str) -> list[str]:
 
 def one_after_another(corpus: Path, folder: Path, *overrides: str) -> Path:
     """Run a sweep with Hydra's own launcher: the reference for the other launchers."""
-    done = ended(sweep(corpus, *overrides), folder)
-    assert done.returncode == 0, done.stderr
+    succeeded(sweep(corpus, *overrides), folder)
     return folder
 
 

@@ -1,11 +1,10 @@
 """The commands as a user sees them: a sweep, its report, and completion in a shell."""
 
-import subprocess
 import sys
 
 import pytest
 
-from processes import command, ended
+from processes import command, succeeded
 
 
 @pytest.mark.smoke
@@ -15,8 +14,7 @@ def test_a_sweep_is_reported_and_the_same_call_skips_what_is_done(corpus, tmp_pa
     train = command(corpus, "-m", "trainer.max_epochs=1", *grid)
     report = [sys.executable, "-m", "posfuse", "report", "multirun/first"]
 
-    first = ended(train, tmp_path)
-    assert first.returncode == 0, first.stderr
+    first = succeeded(train, tmp_path)
     results = sorted((tmp_path / "multirun" / "first").rglob("result.json"))
     cells = [path.relative_to(tmp_path / "multirun" / "first").parts for path in results]
     assert [(*parts[:3], parts[-2]) for parts in cells] == [
@@ -28,14 +26,12 @@ def test_a_sweep_is_reported_and_the_same_call_skips_what_is_done(corpus, tmp_pa
     assert "already done" not in first.stdout
 
     written = [path.stat().st_mtime_ns for path in results]
-    second = ended(train, tmp_path)
-    assert second.returncode == 0, second.stderr
+    second = succeeded(train, tmp_path)
     assert second.stdout.count("already done") == 4
     assert "epoch 1/1" not in second.stdout
     assert written == [path.stat().st_mtime_ns for path in results]
 
-    shown = ended(report, tmp_path)
-    assert shown.returncode == 0, shown.stderr
+    shown = succeeded(report, tmp_path)
     assert (tmp_path / "multirun" / "first" / "report" / "index.html").exists()
     assert "missing: 0 of 4 runs" in shown.stdout
 
@@ -63,7 +59,5 @@ def test_bash_completes_commands_and_overrides(line, word, expected, tmp_path):
     (tmp_path / "posfuse").chmod(0o755)
     script = COMPLETE.format(posfuse=tmp_path / "posfuse", line=line, word=word)
     script = f'PATH="{tmp_path}:$PATH"\n{script}'
-    done = subprocess.run(
-        ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
+    done = succeeded(["bash", "-c", script], tmp_path)
     assert " ".join(sorted(done.stdout.split())) == expected

@@ -23,14 +23,6 @@ COMMON = ["data.limit=57", "data.max_len=9", "data.test_lengths=[11]", "model.dr
 FOREIGN = {"LOCAL_RANK": "1", "RANK": "1", "WORLD_SIZE": "2", "GROUP_RANK": "1"}
 
 
-def batched(argv, size):
-    return [f"data.batch_size={size}" if o.startswith("data.batch_size") else o for o in argv]
-
-
-def two(corpus, *overrides):
-    return batched(command(corpus, *TWO, *COMMON, *overrides), 8)
-
-
 @pytest.fixture(scope="module")
 def whole(corpus, tmp_path_factory):
     """The folder of a run of two processes that nothing interrupts. This process is the first."""
@@ -49,22 +41,23 @@ def trained(folder, corpus, *overrides):
 
 def assert_close(one, other):
     """The only run of each folder has the other's numbers, except for rounding."""
-    (left,), (right,) = (results(folder).values() for folder in (one, other))
-    a, b = (records.read_result(folder / records.RESULT) for folder in (left, right))
+    runs = [run for folder in (one, other) for run in results(folder).values()]
+    a, b = (records.read_result(run / records.RESULT) for run in runs)
+
+    def compared(name, read=pd.read_parquet, rtol=0.0, atol=1e-4):
+        frames = [read(run / name) for run in runs]
+        pd.testing.assert_frame_equal(*frames, check_exact=False, rtol=rtol, atol=atol)
+        return frames[0]
+
     for part in ("test", "validation"):
         assert a[part] == pytest.approx(b[part], abs=1e-4)
     assert a["lengths"]["11"] == pytest.approx(b["lengths"]["11"], abs=1e-4)
     assert a["best_epoch"] == b["best_epoch"]
-    frames = [pd.read_parquet(folder / records.PREDICTIONS) for folder in (left, right)]
-    assert list(frames[0]["index"]) == list(range(20))  # every test document, once, in order
-    pd.testing.assert_frame_equal(*frames, check_exact=False, rtol=0, atol=1e-4)
-    frames = [pd.read_parquet(folder / records.BY_LENGTH) for folder in (left, right)]
-    assert len(frames[0]) > 2
-    pd.testing.assert_frame_equal(*frames, check_exact=False, rtol=0, atol=1e-4)
-    tables = [pd.read_csv(folder / records.HISTORY) for folder in (left, right)]
-    pd.testing.assert_frame_equal(*tables, check_exact=False, rtol=0, atol=1e-4)
-    diagnostics = [pd.read_parquet(folder / records.DIAGNOSTICS) for folder in (left, right)]
-    pd.testing.assert_frame_equal(*diagnostics, check_exact=False, rtol=1e-2, atol=1e-3)
+    predictions = compared(records.PREDICTIONS)
+    assert list(predictions["index"]) == list(range(20))  # every test document, once, in order
+    assert len(compared(records.BY_LENGTH)) > 2
+    compared(records.HISTORY, pd.read_csv)
+    compared(records.DIAGNOSTICS, rtol=1e-2, atol=1e-3)
 
 
 @pytest.mark.smoke
@@ -85,7 +78,7 @@ def test_a_sweep_has_runs_of_two_processes(corpus, tmp_path):
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL"])
 def test_an_interrupted_run_of_two_processes_leaves_none_and_resumes(name, corpus, whole, tmp_path):
-    argv = two(corpus)
+    argv = command(corpus, *TWO, *COMMON, "data.batch_size=8")
     process = started(argv, tmp_path, faulty(tmp_path / "fault", name, step=9) | FOREIGN)
     wait_for(lambda: descendants(process.pid) or process.poll() is not None)
     pids = descendants(process.pid)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from posfuse.process import commit, environment
-from processes import ended, importing
+from processes import importing, succeeded
 from small_runs import write_corpus
 
 MAX_ISA = "ONEDNN_MAX_CPU_ISA"
@@ -96,8 +96,7 @@ def test_denormals_are_flushed_during_a_run_and_bfloat16_works(tmp_path):
     with."""
     corpus = write_corpus(tmp_path / "corpus")
     own = importing(Path(__file__).parents[1])
-    done = ended([sys.executable, "-c", PROGRAM, str(corpus)], tmp_path, own)
-    assert done.returncode == 0, done.stderr
+    done = succeeded([sys.executable, "-c", PROGRAM, str(corpus)], tmp_path, own)
     for line in ("product 64.0\n", "during the run 0.0\n", "after it True\n"):
         assert line in done.stdout
 

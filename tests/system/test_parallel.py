@@ -9,7 +9,7 @@ import pytest
 from faulty import FAULTY, faulty
 from posfuse.process import signals
 from posfuse.runs import records
-from processes import HANG, alive, children, descendants, ended, started, wait_for
+from processes import HANG, alive, children, descendants, ended, started, succeeded, wait_for
 from sweeps import PARALLEL, at_work, kinds, results, sweep
 
 
@@ -54,8 +54,7 @@ def test_a_killed_worker_fails_its_run_and_no_other(corpus, tmp_path):
     assert "Traceback" not in done.stderr
     assert kinds(tmp_path) == ["failed"]
     assert len(results(tmp_path)) == 3
-    again = ended(argv, tmp_path, faulty(tmp_path / "no fault", ""))
-    assert again.returncode == 0, again.stderr
+    succeeded(argv, tmp_path, faulty(tmp_path / "no fault", ""))
     assert len(results(tmp_path)) == 4
 
 
@@ -71,8 +70,7 @@ def test_idle_workers_block_a_signal_to_the_whole_group(corpus, tmp_path):
     """As Ctrl-C in a terminal, the signal goes to every process: to a worker that trains, and to
     one that has skipped a finished run and has no other."""
     argv = sweep(corpus, *FAULTY, *PARALLEL)
-    done = ended([*argv, "seed=0"], tmp_path, faulty(tmp_path / "no fault", ""))
-    assert done.returncode == 0, done.stderr
+    succeeded([*argv, "seed=0"], tmp_path, faulty(tmp_path / "no fault", ""))
     environment = faulty(tmp_path / "fault", "SIGINT", to="group")
     process = started(["setsid", "--wait", *argv, "seed=0,1"], tmp_path, environment)
     _, err = process.communicate(timeout=HANG)

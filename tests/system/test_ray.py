@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from processes import HANG, ended, started, wait_for
+from processes import HANG, started, succeeded, wait_for
 from sweeps import SIX, assert_same_results, at_work, kinds, one_after_another, results, sweep
 
 pytest.importorskip("ray", reason="needs the extra: pip install -e '.[ray]'")
@@ -71,8 +71,7 @@ def test_a_lost_node_fails_its_run_without_retries(corpus, cluster, whole, tmp_p
     assert "Traceback" not in err
     assert kinds(tmp_path) == ["failed"]
     assert len(results(tmp_path)) == 5
-    again = ended(argv, tmp_path)
-    assert again.returncode == 0, again.stderr
+    succeeded(argv, tmp_path)
     assert_same_results(whole, tmp_path, 6)
 
 

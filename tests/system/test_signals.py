@@ -12,7 +12,8 @@ import pytest
 from faulty import FAULTY, faulty
 from posfuse.process import signals
 from posfuse.runs import records
-from processes import HANG, alive, command, descendants, ended, started, wait_for
+from processes import HANG, alive, command, descendants, ended, started, succeeded, wait_for
+from small_runs import write_splits
 from sweeps import PARALLEL, assert_same_results, at_work, sweep
 
 RESUME = "; run the same command to resume\n"
@@ -35,8 +36,7 @@ def test_a_signal_while_the_config_is_checked_is_handled_after_it(corpus, tmp_pa
 def whole(corpus, tmp_path_factory):
     """The folder of a sweep that nothing interrupts."""
     folder = tmp_path_factory.mktemp("whole")
-    done = ended(sweep(corpus, *FOUR), folder, faulty(folder / "fault", ""))
-    assert done.returncode == 0, done.stderr
+    succeeded(sweep(corpus, *FOUR), folder, faulty(folder / "fault", ""))
     return folder
 
 
@@ -68,8 +68,7 @@ def test_an_interrupted_sweep_leaves_no_process_and_resumes(
     assert len(list(tmp_path.rglob(records.LAST))) == (2 if launcher else 1)
     assert not list(tmp_path.rglob(records.RESULT))
 
-    again = ended(argv, tmp_path, faulty(tmp_path / "no fault", ""))
-    assert again.returncode == 0, again.stderr
+    succeeded(argv, tmp_path, faulty(tmp_path / "no fault", ""))
     assert_same_results(whole, tmp_path, 4)
 
 
@@ -117,16 +116,10 @@ def test_signals_after_the_last_message_keep_the_exit_status(corpus, tmp_path):
     assert (process.returncode, line + rest) == expected
 
 
-@pytest.mark.parametrize("launcher", ["timeout", "itself"])
-def test_a_run_that_gets_one_signal_twice_saves_its_state(launcher, corpus, tmp_path):
+def test_a_run_that_gets_one_signal_twice_saves_its_state(corpus, tmp_path):
     """GNU timeout sends it to its child and then to its child's group."""
-    argv = within(HANG, command(corpus, *FAULTY))
-    if launcher == "timeout":
-        argv = ["timeout", str(HANG), *argv]
-        environment = faulty(tmp_path / "fault", "SIGTERM", to="parent")
-    else:
-        environment = faulty(tmp_path / "fault", "SIGTERM SIGTERM")
-    done = ended(argv, tmp_path, environment)
+    argv = ["timeout", str(HANG), *within(HANG, command(corpus, *FAULTY))]
+    done = ended(argv, tmp_path, faulty(tmp_path / "fault", "SIGTERM", to="parent"))
     expected = f"interrupted by SIGTERM; saved at step 6{RESUME}"
     assert (done.returncode, done.stderr) == (signals.EXIT_STATUS, expected)
     assert len(list(tmp_path.rglob(records.LAST))) == 1
@@ -152,9 +145,8 @@ def test_nohup_protects_a_run_from_the_end_of_its_terminal(corpus, tmp_path):
 def test_a_process_under_a_memory_limit_reports_which_batch_fits(tmp_path):
     """A limit of the address space: a real refusal."""
     words = " ".join(f"w{i % 50}" for i in range(1_000))
-    for split in ("train", "validation", "test"):
-        frame = pd.DataFrame({"text": [f"{words} {i}" for i in range(256)], "label": [0, 1] * 128})
-        frame.to_parquet(tmp_path / f"{split}.parquet")
+    frame = pd.DataFrame({"text": [f"{words} {i}" for i in range(256)], "label": [0, 1] * 128})
+    write_splits(tmp_path, train=frame, validation=frame, test=frame)
     sizes = ["data.max_len=1024", "data.batch_size=256", "model.d_model=256", "model.d_ff=1024"]
     limited = ["prlimit", f"--as={3 * 2**30}", *command(tmp_path, *sizes)]
     done = subprocess.run(limited, cwd=tmp_path, capture_output=True, text=True, check=False)

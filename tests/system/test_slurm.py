@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import slurm_cluster
-from processes import HANG, ended, started, wait_for
+from processes import HANG, started, succeeded, wait_for
 from sweeps import SIX, assert_same_results, at_work, kinds, one_after_another, results, sweep
 
 pytestmark = [
@@ -87,11 +87,9 @@ def test_a_killed_job_fails_alone_and_the_same_command_resumes(corpus, cluster, 
     assert second.startswith("error: 1 run(s) failed; the others are done.")
     assert "Traceback" not in err
     assert len(results(tmp_path)) == 5
-    again = ended(argv, tmp_path, cluster)
-    assert again.returncode == 0, again.stderr
+    succeeded(argv, tmp_path, cluster)
     assert_same_results(whole, tmp_path, 6)
-    nothing = ended(argv, tmp_path, cluster)  # no job if no run is left
-    assert nothing.returncode == 0, nothing.stderr
+    succeeded(argv, tmp_path, cluster)  # no job if no run is left
 
 
 def test_a_job_at_its_time_limit_is_requeued_and_resumes(corpus, cluster, whole, tmp_path):
@@ -128,6 +126,5 @@ def test_an_interrupted_command_leaves_no_job(corpus, cluster, whole, tmp_path):
     assert err == "interrupted by SIGINT; run the same command to resume\n"
     assert not slurm_cluster.output(["squeue", "--noheader"], cluster)
     assert set(kinds(tmp_path)) == {"interrupted"}
-    again = ended(argv, tmp_path, cluster)
-    assert again.returncode == 0, again.stderr
+    succeeded(argv, tmp_path, cluster)
     assert_same_results(whole, tmp_path, 6)

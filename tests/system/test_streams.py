@@ -30,11 +30,10 @@ def test_a_run_finishes_if_nobody_reads_its_stdout(tmp_path):
 
 def test_an_ascii_locale_reads_prints_and_writes_other_letters(tmp_path):
     corpus = write_corpus(tmp_path / "é")
-    overrides = [f"data.path='{corpus}'", "trainer.max_epochs=1", "fusion=add,concat", "seed=0,1"]
-    given = [o for o in small_overrides(corpus) if not o.startswith("data.path=")]
-    given = [o for o in given if not o.startswith(("trainer.max_epochs", "cache_dir"))]
+    given = [f"data.path='{corpus}'", "trainer.max_epochs=1", "fusion=add,concat", "seed=0,1"]
+    train = ["-m", "posfuse", "train", "-m", *small_overrides(corpus, *given)]
     locale = 'LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 "$@"'
-    trained = shell(locale, tmp_path, "-m", "posfuse", "train", "-m", *given, *overrides)
+    trained = shell(locale, tmp_path, *train)
     assert (trained.returncode, trained.stderr) == (0, "")
     shown = shell(locale, tmp_path, "-m", "posfuse", "report", "multirun/default")
     assert (shown.returncode, shown.stderr) == (0, "")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import posfuse
-from processes import HANG
-from small_runs import SMALL, replaced, write_corpus
+from processes import succeeded
+from small_runs import small_overrides, write_corpus
 
 TOP = Path(__file__).parents[2]
 OPERATOR = """
@@ -23,20 +23,18 @@ class HalfTable(Add):
 """
 
 
-def installed_commit(python, folder):
-    """The commit that records of the installed package name."""
-    code = "from posfuse.process.commit import commit; print(commit())"
-    return call([python, "-c", code], folder).strip()
+# Where the config files of the package are, and the commit that its records name.
+ORIGIN = """
+from posfuse import config
+from posfuse.process.commit import commit
+print(config.CONF_DIR, commit(), sep="\\n")
+"""
 
 
 def call(command, folder, **environment):
     """Run a command in `folder`, without the checkout's PYTHONPATH; returns its stdout."""
-    done = subprocess.run(
-        command, cwd=folder, env={"PATH": "/usr/bin:/bin", "HOME": str(folder), **environment},
-        timeout=HANG, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, f"{command}:\n{done.stdout}{done.stderr}"
-    return done.stdout
+    environment |= {"PATH": "/usr/bin:/bin", "HOME": str(folder)}
+    return succeeded(command, folder, environment).stdout
 
 
 @pytest.fixture(scope="module")
@@ -67,16 +65,13 @@ def test_the_wheel_trains_an_own_operator_and_reports_the_sweep(installed, tmp_p
     (empty / "my_operators.py").write_text(OPERATOR)
     yaml = "name: half_table\n_target_: my_operators.HalfTable\n"
     (empty / "my_conf" / "fusion" / "half_table.yaml").write_text(yaml)
-    where = call(
-        [installed / "python", "-c", "import posfuse.config as c; print(c.CONF_DIR)"], empty
-    )
-    assert where.startswith(str(installed.parent))
-    assert installed_commit(installed / "python", empty) == "of this build"
+    folder, commit = call([installed / "python", "-c", ORIGIN], empty).splitlines()
+    assert folder.startswith(str(installed.parent))
+    assert commit == "of this build"
 
     sweep = ["-m", "--config-dir", "my_conf", "fusion=add,half_table", "seed=0,1", "sweep_id=mine"]
-    data = ["data=folder", "data.name=tiny", f"data.path={corpus}", "data.batch_size=16"]
-    small = replaced([*SMALL, "trainer.max_epochs=1"])
-    out = call([installed / "posfuse", "train", *sweep, *data, *small], empty, PYTHONPATH=".")
+    small = small_overrides(corpus, "trainer.max_epochs=1")
+    out = call([installed / "posfuse", "train", *sweep, *small], empty, PYTHONPATH=".")
     assert out.count("test accuracy") == 4
     call([installed / "posfuse", "report", "multirun/mine"], empty)
     page = (empty / "multirun" / "mine" / "report" / "index.html").read_text()
