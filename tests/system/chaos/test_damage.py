@@ -2,8 +2,10 @@
 numbers of an undisturbed one, or one line that names the file and the fix."""
 
 import os
+import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,8 +14,9 @@ from commands import called
 from posfuse.errors import InputError
 from posfuse.runs import records
 from posfuse.train import train
-from processes import HANG, assert_same_files, command, ended, importing
+from processes import HANG, assert_same_files, command, ended, importing, started, succeeded
 from small_runs import interrupted, small_config, write_corpus
+from sweeps import assert_same_results, one_after_another, sweep
 
 pytestmark = pytest.mark.slow
 TRIALS = 25  # a file and a kind of damage
@@ -21,16 +24,15 @@ TRIALS = 25  # a file and a kind of damage
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    """A folder with a corpus, a finished run, and a run that was interrupted in its third epoch."""
+    """A config, its finished run, and its run that was interrupted in its third epoch."""
     root = tmp_path_factory.mktemp("damage")
-    corpus = write_corpus(root / "corpus")
-    cfg = small_config(corpus)
+    cfg = small_config(write_corpus(root / "corpus"))
     done, begun = (root / "sweep" / "tiny" / "none" / "add" / f"seed={n}" for n in (0, 1))
     done.mkdir(parents=True)
     train(cfg, done)
     begun.mkdir(parents=True)
     interrupted(cfg, begun, 9)
-    return root, cfg
+    return cfg, done, begun
 
 
 def truncated(content, draw):
@@ -44,23 +46,6 @@ def flipped(content, draw):
     return bytes(damaged)
 
 
-IN_ENDED = ["checkpoints/last.ckpt", "checkpoints/best.ckpt", "config.yaml"]
-IN_DONE = ["result.json", "predictions.parquet", "diagnostics.parquet", "history.csv"]
-IN_DONE += ["SHA256SUMS", "checkpoints/best.ckpt", "config.yaml"]
-
-
-def assert_finishes(cfg, folder, reference):
-    """The run finishes and equals the reference, or fails with a line that names the fix."""
-    said = error_of(train, cfg, folder)
-    if said is None:
-        assert_same_files(reference, folder)
-    else:
-        assert isinstance(said, InputError)
-        assert str(folder) in str(said)
-        assert "remove" in str(said)
-        assert "\n" not in str(said)
-
-
 def error_of(call, *arguments):
     """What a call raises, or None."""
     try:
@@ -69,36 +54,45 @@ def error_of(call, *arguments):
         return error
 
 
+IN_ENDED = ["checkpoints/last.ckpt", "checkpoints/best.ckpt", "config.yaml"]
+IN_DONE = ["result.json", "predictions.parquet", "diagnostics.parquet", "history.csv"]
+IN_DONE += ["SHA256SUMS", "checkpoints/best.ckpt", "config.yaml"]
+
+
 @pytest.mark.parametrize("damage", [truncated, flipped])
 @pytest.mark.parametrize(
-    ("seed", "name"), [*((1, name) for name in IN_ENDED), *((0, name) for name in IN_DONE)]
+    ("is_done", "name"),
+    [*((False, name) for name in IN_ENDED), *((True, name) for name in IN_DONE)],
 )
-def test_a_damaged_file_of_a_run_is_named_or_does_not_matter(seed, name, damage, world, tmp_path):
-    root, cfg = world
+def test_a_damaged_file_of_a_run_is_named_or_does_not_matter(
+    is_done, name, damage, world, tmp_path
+):
+    cfg, done, begun = world
     draw = np.random.default_rng(0)
-    source = root / "sweep" / "tiny" / "none" / "add"
     for _ in range(TRIALS):
-        folder = tmp_path / "run"
-        shutil.copytree(source / f"seed={seed}", folder)
-        if not (folder / name).exists():
-            pytest.skip("no such file in this state")
+        folder = Path(shutil.copytree(done if is_done else begun, tmp_path / "run"))
         (folder / name).write_bytes(damage((folder / name).read_bytes(), draw))
-        assert_finishes(cfg, folder, source / "seed=0")
+        error = error_of(train, cfg, folder)
+        if error is None:
+            assert_same_files(done, folder)
+        else:
+            assert isinstance(error, InputError)
+            assert re.fullmatch(f".*{re.escape(str(folder))}.*remove.*", str(error))
         shutil.rmtree(folder)
 
 
 @pytest.mark.parametrize("damage", [truncated, flipped])
 @pytest.mark.parametrize("name", IN_DONE)
 def test_a_report_leaves_a_damaged_file_out_and_names_it(name, damage, world, tmp_path):
-    root, _ = world
     draw = np.random.default_rng(0)
-    shutil.copytree(root / "sweep", tmp_path / "good", ignore=shutil.ignore_patterns("seed=1"))
+    run = Path("tiny/none/add/seed=0")
+    shutil.copytree(world[1], tmp_path / "good" / run)
     called("report", tmp_path / "good", "--out", tmp_path / "expected")
     expected = (tmp_path / "expected" / "tables" / "table1.csv").read_bytes()
     for _ in range(5):
         sweep = tmp_path / "sweep"
         shutil.copytree(tmp_path / "good", sweep)
-        path = sweep / "tiny" / "none" / "add" / "seed=0" / name
+        path = sweep / run / name
         path.write_bytes(damage(path.read_bytes(), draw))
         said, error = called("report", sweep)
         table = sweep / "report" / "tables" / "table1.csv"
@@ -126,8 +120,7 @@ def small_disk(tmp_path):
 
 
 def test_a_run_on_a_full_disk_resumes_once_there_is_room(small_disk, world, tmp_path):
-    _, cfg = world
-    reference = world[0] / "sweep" / "tiny" / "none" / "add" / "seed=0"
+    cfg, reference, _ = world
     draw = np.random.default_rng(0)
     disk = small_disk("size=4m")
     full = 0
@@ -151,8 +144,7 @@ def test_a_run_on_a_full_disk_resumes_once_there_is_room(small_disk, world, tmp_
 def test_a_read_only_folder_is_one_line(key, small_disk, tmp_path):
     corpus = write_corpus(tmp_path / "corpus")
     disk = small_disk("ro")
-    argv = [a for a in command(corpus) if not a.startswith(key)]
-    refused = ended([*argv, f"{key}={disk / 'here'}"], tmp_path)
+    refused = ended(command(corpus, f"{key}={disk / 'here'}"), tmp_path)
     assert refused.returncode == 1
     assert refused.stderr.count("\n") == 1
     assert str(disk) in refused.stderr
@@ -161,24 +153,15 @@ def test_a_read_only_folder_is_one_line(key, small_disk, tmp_path):
 
 def test_two_sweeps_on_one_folder_at_once_share_the_work_or_say_so(tmp_path):
     corpus = write_corpus(tmp_path / "corpus")
-    argv = [*command(corpus, "-m"), "seed=range(4)"]
-    both = [
-        subprocess.Popen(argv, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
-        for _ in range(2)
-    ]
+    both = [started(sweep(corpus, "seed=range(4)"), tmp_path) for _ in range(2)]
     for process in both:
         _, err = process.communicate(timeout=HANG)
         assert process.returncode in (0, 1)
-        assert b"Traceback" not in err
-        assert (process.returncode == 1) == (b"another process is running" in err)
-    subprocess.run(argv, cwd=tmp_path, check=True, capture_output=True)
-    alone = tmp_path / "alone"
-    alone.mkdir()
-    subprocess.run(argv, cwd=alone, check=True, capture_output=True)
-    found = sorted(p.parent for p in (alone / "multirun").rglob(records.RESULT))
-    assert len(found) == 4
-    for folder in found:
-        assert_same_files(folder, tmp_path / folder.relative_to(alone))
+        assert "Traceback" not in err
+        assert (process.returncode == 1) == ("another process is running" in err)
+    for folder in (tmp_path, tmp_path / "alone"):
+        one_after_another(corpus, folder, "seed=range(4)")
+    assert_same_results(tmp_path / "alone", tmp_path, 4)
 
 
 JUMPS = """
@@ -193,16 +176,14 @@ def test_a_clock_that_jumps_changes_nothing(world, tmp_path):
     corpus = write_corpus(tmp_path / "corpus")
     (tmp_path / "sitecustomize.py").write_text(JUMPS)
     environment = importing(tmp_path)
-    argv = [*command(corpus, "-m"), "seed=0,1"]
+    argv = sweep(corpus, "seed=0,1")
     for _ in range(3):
         for folder in (tmp_path / "multirun").rglob("seed=1"):
             shutil.rmtree(folder)
-        done = ended(argv, tmp_path, environment)
-        assert done.returncode == 0, done.stderr
-        reference = world[0] / "sweep" / "tiny" / "none" / "add" / "seed=0"
+        succeeded(argv, tmp_path, environment)
         (run,) = (tmp_path / "multirun").rglob("seed=0")
-        assert_same_files(reference, run)
-    argv = command(corpus, "-m", "seed=0,1", "optim.lr=1e30", "sweep_id=diverging")
+        assert_same_files(world[1], run)
+    argv = sweep(corpus, "seed=0,1", "optim.lr=1e30", "sweep_id=diverging")
     failing = ended(argv, tmp_path, environment)
     assert failing.returncode == 1
     assert failing.stderr.count("diverged at step") == 2 * 2  # as it happens, and in the end

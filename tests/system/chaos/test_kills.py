@@ -12,16 +12,13 @@ import numpy as np
 import pytest
 
 from posfuse.runs import records
-from processes import HANG, alive, assert_same_files, below, command, descendants, started, wait_for
+from processes import HANG, alive, below, descendants, started, wait_for
 from small_runs import write_corpus
-from sweeps import PARALLEL
+from sweeps import PARALLEL, assert_same_results, one_after_another, sweep
 
 KILLS = 50
-GRID = ["fusion=add,gate_cnn", "seed=0,1", "trainer.checkpoint_minutes=1e-9"]
-
-
-def sweep(corpus, *more):
-    return command(corpus, "-m", *GRID, "trainer.max_epochs=6", *more)
+GRID = ["fusion=add,gate_cnn", "seed=0,1", "trainer.max_epochs=6"]
+GRID += ["trainer.checkpoint_minutes=1e-9"]
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +27,7 @@ def reference(tmp_path_factory):
     folder = tmp_path_factory.mktemp("reference")
     corpus = write_corpus(folder / "corpus")
     start = time.monotonic()
-    subprocess.run(sweep(corpus), cwd=folder, check=True, capture_output=True)
+    one_after_another(corpus, folder, *GRID)
     return folder, corpus, time.monotonic() - start
 
 
@@ -65,22 +62,14 @@ def kill(process, name, alone):
     return err
 
 
-def same_as(reference, folder):
-    """Every run of the sweep, bit for bit."""
-    found = sorted(p.parent for p in (folder / "multirun").rglob(records.RESULT))
-    assert len(found) == 4
-    for run in found:
-        assert_same_files(reference / run.relative_to(folder), run)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", [[], PARALLEL], ids=["basic", "parallel"])
 def test_a_sweep_killed_many_times_gives_the_same_results(launcher, reference, tmp_path):
     whole, corpus, seconds = reference
     corpus = Path(shutil.copytree(corpus, tmp_path / "corpus"))  # with a cache of its own
-    argv = sweep(corpus, *launcher)
+    argv = sweep(corpus, *GRID, *launcher)
     draw = np.random.default_rng(0)
-    kills, sweeps = 0, 0
+    kills = 0
     while kills < KILLS // 2:
         process = started(argv, tmp_path)
         name = draw.choice(["SIGKILL"] * 6 + ["SIGTERM", "SIGINT", "SIGUSR1", "SIGUSR2"])
@@ -101,12 +90,10 @@ def test_a_sweep_killed_many_times_gives_the_same_results(launcher, reference, t
             err = process.stderr.read()
             process.communicate()
             assert process.returncode == 0, err
-            same_as(whole, tmp_path)
-            sweeps += 1
+            assert_same_results(whole, tmp_path, 4)
             shutil.rmtree(tmp_path / "multirun")
             shutil.rmtree(tmp_path / "cache")
         for path in tmp_path.rglob(records.RESULT):
             records.read_result(path)
-    ended = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr
-    same_as(whole, tmp_path)
+    one_after_another(corpus, tmp_path, *GRID, *launcher)
+    assert_same_results(whole, tmp_path, 4)
