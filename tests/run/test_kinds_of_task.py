@@ -1,5 +1,7 @@
 """Kinds of task: the three of posfuse, and the one of docs/tasks.md."""
 
+import sys
+
 import pandas as pd
 import pytest
 
@@ -22,6 +24,7 @@ def my_tasks(tmp_path, monkeypatch):
     (code,) = blocks("docs/tasks.md")
     (tmp_path / "my_tasks.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "my_tasks", raising=False)  # another test may have imported it
 
 
 def test_the_task_in_the_docs_trains_and_is_judged_by_its_metric(
