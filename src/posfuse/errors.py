@@ -80,9 +80,11 @@ def reason(error: Exception) -> str:
     """An error's message in one line. Raises an out-of-memory error again, also if it is only the
     cause."""
     cause: BaseException | None = error
-    while cause is not None:
+    causes: list[BaseException] = []
+    while cause is not None and cause not in causes:  # OmegaConf's can be their own cause
         if lacks_memory(cause):
             raise cause
+        causes.append(cause)
         cause = cause.__cause__
     text = str(getattr(error, "strerror", None) or error)
     return " ".join(text.split()) or type(error).__name__

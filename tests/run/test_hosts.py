@@ -11,7 +11,7 @@ from posfuse.train import train
 from posfuse.training.checkpoints import read_checkpoint
 from posfuse.training.export import export
 from small_pretrained import host_overrides, write_pretrained
-from small_runs import composed, interrupted
+from small_runs import composed, interrupted, replaced
 
 RUN = [
     "data=folder", "data.name=tiny", "data.batch_size=16", "data.max_len=10", "fusion=gate_scalar",
@@ -20,10 +20,15 @@ RUN = [
 
 
 @pytest.fixture(scope="module")
-def cfg(corpus, tmp_path_factory):
+def overrides(corpus, tmp_path_factory):
     root = tmp_path_factory.mktemp("hosts")
-    own = [f"data.path={corpus}", f"cache_dir={root / 'cache'}"]
-    return checked(composed(*RUN, *own, *host_overrides(write_pretrained(root / "bert"))))
+    bert = write_pretrained(root / "bert")
+    return [*RUN, f"data.path={corpus}", f"cache_dir={root / 'cache'}", *host_overrides(bert)]
+
+
+@pytest.fixture(scope="module")
+def cfg(overrides):
+    return checked(composed(*overrides))
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +41,17 @@ def best(folder):
     return read_checkpoint(folder / records.BEST)["state_dict"]
 
 
-def test_the_record_and_the_measurements(first, cfg):
+def test_the_command_trains_a_run_and_then_skips_it(command, overrides):
+    """Without the measurements of position, which the other runs have."""
+    short = replaced([*overrides, "trainer.max_epochs=1", "trainer.mechanism=false"])
+    assert command(*short).code == 0
+    again = command(*short)
+    assert again.code == 0
+    assert "already done" in again.out + again.err
+
+
+def test_the_record_and_the_measurements(first):
     folder, record = first
-    assert train(cfg, folder) == record  # already done
     assert record["settings"]["host.name"] == "transformers"
     assert len(record["settings"]["host.path"]) == 64
     assert record["settings"]["model.d_model"] is None

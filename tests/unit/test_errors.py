@@ -1,11 +1,11 @@
-"""Messages when memory runs out outside of a training step."""
+"""Messages of errors, and when memory runs out outside of a training step."""
 
 import errno
 
 import pytest
 import torch
 
-from posfuse.errors import NO_MEMORY, lacks_memory
+from posfuse.errors import NO_MEMORY, lacks_memory, reason
 from posfuse.runs import hydra_errors
 from posfuse.runs.checks import checked
 from posfuse.sweeps.failures import message_of
@@ -37,6 +37,14 @@ def test_other_errors_get_their_own_message():
     # oneDNN gives this message for any error of a kernel.
     others = [RuntimeError("could not create a primitive"), OSError(errno.ENOSPC, "x")]
     assert not any(map(lacks_memory, others))
+
+
+def test_a_cause_of_itself_ends():
+    one, other = ValueError("first"), ValueError("second")
+    one.__cause__, other.__cause__ = other, one
+    assert reason(one) == "first"
+    other.__cause__ = other
+    assert reason(other) == "second"
 
 
 def test_a_module_that_runs_out_of_memory_is_not_an_import_error(tmp_path, monkeypatch):
