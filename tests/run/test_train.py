@@ -14,7 +14,8 @@ from posfuse.train import train
 from posfuse.training import run as entry
 from posfuse.training.classifier import Classifier
 from processes import assert_same_files
-from small_runs import REFERENCE, before_calls, small_config, write_splits
+from small_corpora import write_splits
+from small_runs import REFERENCE, before_calls, small_config
 
 
 def test_a_run_writes_config_result_predictions_and_best_weights(reference):

@@ -13,7 +13,7 @@ from faulty import FAULTY, faulty
 from posfuse.process import signals
 from posfuse.runs import records
 from processes import HANG, alive, command, descendants, ended, started, succeeded, wait_for
-from small_runs import write_splits
+from small_corpora import write_splits
 from sweeps import PARALLEL, assert_same_results, at_work, sweep
 
 RESUME = "; run the same command to resume\n"
