@@ -136,14 +136,14 @@ def test_both_views_are_saved_and_then_changed_and_a_damaged_record_is_named(
     noted = (sweep / "dashboard" / "views.json").read_text()
     assert "secret" not in "".join(urls) + str(server.views) + noted
 
-    run = write_record(sweep, 0.8, "mlp", 0)
+    run = write_record(sweep, 0.8, "gate_mlp", 0)
     assert dashboard()[1][:-1] == urls
     assert len(server.views) == 2
-    assert "mlp" in str(specs(server))
+    assert "gate_mlp" in str(specs(server))
     (run / records.RESULT).write_text("{")
     status, (line,) = dashboard()
     assert (status, line.partition(": not ")[0]) == (1, f"error: {run / records.RESULT}")
-    assert "mlp" not in str(specs(server))
+    assert "gate_mlp" not in str(specs(server))
 
 
 def titles(workspace):
