@@ -23,9 +23,10 @@ TRIAL = [
         ("table3", "arxiv", [], "accuracy"),
         ("controls", "listops", [], "accuracy"),
         ("language_model", "bbc_bytes", ["encoding=none"], "bits_per_byte"),
-        ("copy_reverse", "reverse", ["encoding=t5", "fusion=none"], "exact_match"),
+        pytest.param("copy_reverse", "reverse", ["encoding=t5", "fusion=none"], "exact_match",
+                     marks=pytest.mark.slow),
     ],
-)
+)  # fmt: skip
 def test_one_batch_trains(experiment, data, more, metric, tmp_path):
     if metric == "accuracy":  # a small corpus in the place of the experiment's
         corpus = write_corpus(tmp_path / "corpus", n_classes=4)
@@ -38,6 +39,7 @@ def test_one_batch_trains(experiment, data, more, metric, tmp_path):
         assert found[metric] <= 1 or metric == "bits_per_byte"
 
 
+@pytest.mark.slow
 def test_one_batch_of_each_arm_of_the_study_for_a_gpu_trains(tmp_path):
     _, study = read_study("long_published_gpu")
     corpus = write_corpus(tmp_path / "corpus", n_classes=11)

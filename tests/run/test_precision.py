@@ -125,6 +125,7 @@ def test_the_check_of_finished_runs_neither_measures_nor_logs(
     assert caplog.messages == lines
 
 
+@pytest.mark.slow  # products in bfloat16 without such units
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="oneDNN's name for x86")
 def test_without_bfloat16_units_float32_is_chosen():
     """oneDNN without such units; it reads the variable once per process."""

@@ -60,7 +60,6 @@ def assert_close(one, other):
     compared(records.DIAGNOSTICS, rtol=1e-2, atol=1e-3)
 
 
-@pytest.mark.smoke
 def test_two_processes_have_the_numbers_of_one_with_the_doubled_batch(corpus, whole, tmp_path):
     assert_close(trained(tmp_path, corpus, "data.batch_size=16"), whole)
     (run,) = results(whole).values()

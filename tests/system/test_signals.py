@@ -44,7 +44,7 @@ def whole(corpus, tmp_path_factory):
     ("name", "launcher"),
     [
         pytest.param("SIGTERM", [], id="basic-TERM", marks=pytest.mark.smoke),
-        pytest.param("SIGINT", PARALLEL, id="parallel-INT", marks=pytest.mark.smoke),
+        pytest.param("SIGINT", PARALLEL, id="parallel-INT"),
         pytest.param("SIGKILL", PARALLEL, id="parallel-KILL"),
     ],
 )

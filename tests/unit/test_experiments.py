@@ -22,6 +22,12 @@ CELLS = {"quickstart": (36, 3), "table1": (60, 5), "table2": (15, 3), "table3": 
          "copy_reverse": (30, 3)}  # fmt: skip
 STUDIES = {path.stem for path in (CONF_DIR / "study").glob("*.yaml")}
 
+
+def slow_but(usual, names):
+    """Parameters that are slow, except the usual one."""
+    return [pytest.param(n, marks=[pytest.mark.slow] * (n != usual)) for n in names]
+
+
 # The authors' settings, from their notebooks. Of the quickstart, which is sized by time, these too.
 COMMON = {
     "model.activation": "gelu",
@@ -179,7 +185,7 @@ def test_the_variance_experiment_lets_one_source_at_a_time_follow_the_seed():
     assert free == {"together": three, "everything": three | {"split"}, **alone}
 
 
-@pytest.mark.parametrize("name", sorted(STUDIES))
+@pytest.mark.parametrize("name", slow_but("demo", sorted(STUDIES)))
 def test_every_study_is_read_and_composes(name, tmp_path, monkeypatch):
     monkeypatch.setattr(stages, "check_documents", lambda *_: None)  # would read the corpora
     _, study = read_study(name)
@@ -187,7 +193,7 @@ def test_every_study_is_read_and_composes(name, tmp_path, monkeypatch):
     assert stages.check_arms(name, study, place).keys() == study.arms.keys()
 
 
-@pytest.mark.parametrize("experiment", CELLS)
+@pytest.mark.parametrize("experiment", slow_but("quickstart", CELLS))
 def test_every_cell_passes_the_checks_and_is_of_its_sweep(experiment):
     for job in grid(experiment):
         # The axes do not interact in the checks, so one axis at a time differs from the first job.

@@ -57,7 +57,7 @@ def test_a_step_on_a_gpu_does_not_wait_for_results(
     ("encoding", "backend", "norm"),
     [
         ("alibi", "eager", "none"),
-        ("alibi", "eager", "layer"),
+        pytest.param("alibi", "eager", "layer", marks=pytest.mark.slow),
         pytest.param("rope", "aot_eager", "none", marks=pytest.mark.slow),
         pytest.param("alibi", "aot_eager", "layer", marks=pytest.mark.slow),
     ],
