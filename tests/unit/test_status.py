@@ -74,6 +74,22 @@ def test_a_sweep_with_a_run_of_each_state(sweep):
     ]
 
 
+def test_files_of_wandb_are_no_runs(sweep):
+    for place in (run_in(sweep, "add", 0), sweep / ".wandb"):
+        files = place / "wandb" / "run-1" / "files"
+        files.mkdir(parents=True)
+        (files / "config.yaml").touch()
+    assert shown(sweep)[1][-1] == "6 of 6 runs are done"
+
+
+def test_a_run_whose_other_process_was_killed_is_stopped(sweep):
+    run = unfinished(sweep, "add", 0)
+    write_failure(run, AlreadyRunning.kind, "another process is running this run")
+    assert status_of(run, sweep).state == "stopped"
+    with records.sole_use(run):
+        assert status_of(run, sweep).state == "running"
+
+
 def test_the_last_line_is_the_next_step_unless_a_run_is_running(sweep):
     def last():
         return called("status", sweep)[0].splitlines()[-1]

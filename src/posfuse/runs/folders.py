@@ -85,6 +85,12 @@ def _values(overrides: list[str]) -> dict[str, str]:
     return {key: value.strip("'\"") for key, value in pairs}
 
 
+def started_in(folder: Path) -> list[Path]:
+    """The folders of the started runs below a folder. W&B's own folders have files named config.yaml
+    too."""
+    return sorted(path.parent for path in folder.rglob("seed=*/config.yaml"))
+
+
 def lies_in(record: dict[str, Any], folder: Path) -> bool:
     """True if a folder that a sweep gave to a run belongs to the run with this record."""
     named = (part for key in (*AXES, "variant") if (part := record.get(key)))

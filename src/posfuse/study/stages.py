@@ -7,6 +7,7 @@ from itertools import product
 import pandas as pd
 
 from posfuse.errors import InputError
+from posfuse.runs.folders import started_in
 from posfuse.runs.proposals import Proposals, optuna_for
 from posfuse.statistics.contrasts import UNDECIDED
 from posfuse.study import plan as plans
@@ -128,7 +129,7 @@ def has_tested(name: str) -> bool:
     number may have changed."""
     own = re.compile(rf"{re.escape(name)}(_r\d+(_null)?)?_test")
     sweeps = [folder for folder in OUTPUT.glob("*_test") if own.fullmatch(folder.name)]
-    return any(any(sweep.rglob("config.yaml")) for sweep in sweeps)
+    return any(map(started_in, sweeps))
 
 
 def check_arms(name: str, study: Study, extra: list[str], say: Say = print) -> dict[str, Values]:

@@ -27,7 +27,7 @@ from rich.text import Text
 from posfuse.errors import AlreadyRunning, InputError
 from posfuse.process import signals
 from posfuse.runs import records
-from posfuse.runs.folders import lies_in
+from posfuse.runs.folders import lies_in, started_in
 from posfuse.runs.multirun import read_multirun
 
 STATES = ("done", "running", records.INTERRUPTED, "stopped", "failed", "missing")
@@ -52,17 +52,17 @@ TO_COME = RunStatus("not proposed yet", "", "missing")  # a run of a trial of a 
 def runs_of(sweep: Path) -> list[RunStatus]:
     """Every run that the sweep's last command asked for, also those that a search has not proposed
     yet, and every other run in the folder."""
+    if (sweep / "config.yaml").exists():
+        raise InputError(f"{sweep}: a run's folder; give a sweep's folder, such as multirun/mine")
     asked = read_multirun(sweep)
     wanted = dict.fromkeys(sweep / folder for folder in asked.folders)
-    every = wanted | dict.fromkeys(path.parent for path in sweep.rglob("config.yaml"))
+    every = wanted | dict.fromkeys(started_in(sweep))
     runs = [status_of(folder, sweep, folder in wanted) for folder in every]
     return runs + [TO_COME] * asked.to_come
 
 
 def status_of(folder: Path, sweep: Path, is_asked: bool = False) -> RunStatus:
     """The state of the run in this folder. `is_asked`: the sweep's last command asks for it."""
-    if folder == sweep:
-        raise InputError(f"{sweep}: a run's folder; give a sweep's folder, such as multirun/mine")
     *cell, seed = folder.relative_to(sweep).parts
     place = "/".join(cell), seed.removeprefix("seed=")
     if (folder / records.RESULT).exists():
@@ -76,7 +76,9 @@ def status_of(folder: Path, sweep: Path, is_asked: bool = False) -> RunStatus:
         return RunStatus(*place, "missing")
     if _is_locked(folder):
         return RunStatus(*place, "running", *_progress(folder))
-    if failure := records.read_failure(folder):
+    failure = records.read_failure(folder)
+    # The process that another command met there has ended since.
+    if failure and failure["kind"] != AlreadyRunning.kind:
         state = failure["kind"] if failure["kind"] == records.INTERRUPTED else "failed"
         return RunStatus(*place, state, failure["message"])
     return RunStatus(*place, "stopped" if (folder / "config.yaml").exists() else "missing")

@@ -16,6 +16,7 @@ from typing import Any
 from posfuse.config import LoggerConfig
 from posfuse.errors import InputError
 from posfuse.runs import configs, identity, records
+from posfuse.runs.folders import started_in
 from posfuse.runs.multirun import check_is_current
 from posfuse.tracking import projection, server
 from posfuse.tracking.finished import Finished, artifact_name, complete
@@ -168,11 +169,11 @@ def main(arguments: Namespace) -> list[str]:
     (sweep / ".wandb").mkdir(exist_ok=True)
     with server.errors_in_one_line(), tempfile.TemporaryDirectory(dir=sweep / ".wandb") as files:
         unsent = sync(uploads, Path(files))
-        held, total = len(uploads) - len(unsent), len(uploads) + len(problems)
+        held, total = len(uploads) - len(unsent), len(list(sweep.rglob(records.RESULT)))
         pages = projects_of(uploads) if held else []
     print(f"{server.address()} holds {held} of {total} runs")
-    folders = sorted(path.parent for path in sweep.rglob("config.yaml"))
-    if unfinished := [folder for folder in folders if not (folder / records.RESULT).exists()]:
+    started = started_in(sweep)
+    if unfinished := [folder for folder in started if not (folder / records.RESULT).exists()]:
         print(f"skipped {len(unfinished)} unfinished runs, the first in {unfinished[0]}")
     for page in pages:
         print(f"results: {page}")
