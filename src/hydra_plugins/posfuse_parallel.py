@@ -133,7 +133,7 @@ class ParallelLauncher(SweepLauncher):
         }
         load = self.hydra_context.config_loader.load_sweep_config
         trainers = [load(self.config, list(overrides)).trainer for overrides in chosen]
-        wanted = {t.devices for t in trainers if t.accelerator not in ("cpu", "mps")}
+        wanted = {t.devices for t in trainers if t.accelerator != "cpu"}
         wanted = {n for n in wanted if isinstance(n, int) and n > 0}  # the run refuses other values
         gpus = devices.gpus() if wanted else []
         if not gpus:

@@ -194,7 +194,7 @@ class TrainerConfig:
     evaluations: int = option(1, "evaluations per epoch, evenly spaced", least=1)
     patience: int | None = option(None, "evaluations without a gain; null: no early stop", least=1)
     min_delta: float = option(1e-4, "smallest gain of trainer.monitor", least=0)
-    accelerator: str = one_of("device type", "auto", "cpu", "gpu", "cuda", "mps")
+    accelerator: str = one_of("device type", "auto", "cpu", "gpu", "cuda")
     devices: int = option(1, "processes of a run; each takes batch_size documents", least=1)
     precision: str = one_of(
         "fastest: the faster of the two on this machine", "32-true", "bf16-mixed", "fastest"

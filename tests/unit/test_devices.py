@@ -9,7 +9,9 @@ from posfuse.config import TrainerConfig
 from posfuse.errors import InputError
 from posfuse.process import devices, signals
 from posfuse.process.devices import device_of
+from posfuse.runs.checks import checked
 from refusals import refusal
+from small_runs import composed
 
 
 def test_each_run_has_a_place():
@@ -26,29 +28,24 @@ def test_each_run_has_a_place():
 
 
 @pytest.mark.parametrize(
-    ("accelerator", "devices", "has_mps", "gpus", "expected"),
+    ("accelerator", "devices", "gpus", "expected"),
     [
-        ("auto", 1, False, 2, "cuda"),
-        ("auto", 1, True, 0, "mps"),
-        ("auto", 2, False, 0, "cpu"),
-        ("gpu", 2, False, 2, "cuda"),
-        ("gpu", 1, True, 0, "mps"),
-        ("cpu", 4, True, 2, "cpu"),
-        *((kind, 1, False, 0, f"trainer.accelerator: this machine has no {kind} that torch can ")
-          for kind in ("gpu", "cuda", "mps")),
-        ("cuda", 1, True, 0, "trainer.accelerator: this machine has no cuda"),
-        *((kind, 3, False, 2, "trainer.devices: must be at most 2, the number of GPUs (got 3); ")
+        ("auto", 1, 2, "cuda"),
+        ("auto", 2, 0, "cpu"),
+        ("gpu", 2, 2, "cuda"),
+        ("cpu", 4, 2, "cpu"),
+        *((kind, 1, 0, f"trainer.accelerator: this machine has no {kind} that torch can ")
+          for kind in ("gpu", "cuda")),
+        *((kind, 3, 2, "trainer.devices: must be at most 2, the number of GPUs (got 3); ")
           for kind in ("auto", "gpu", "cuda")),
-        ("mps", 2, True, 0, "trainer.devices: must be at most 1, the number of GPUs (got 2)"),
     ],
 )  # fmt: skip
 def test_a_run_gets_a_device_that_the_machine_has(
-    accelerator, devices, has_mps, gpus, expected, monkeypatch
+    accelerator, devices, gpus, expected, monkeypatch
 ):
     monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
-    monkeypatch.setattr("torch.backends.mps.is_available", lambda: has_mps)
     trainer = TrainerConfig(accelerator=accelerator, devices=devices)
-    if expected in ("mps", "cuda", "cpu"):
+    if expected in ("cuda", "cpu"):
         assert device_of(trainer) == expected
     else:
         line = refusal(device_of, trainer)
@@ -107,6 +104,23 @@ def test_a_place_is_held_by_one_process_at_a_time(tmp_path, monkeypatch, capsys)
     assert capsys.readouterr().err == line
     for lock in devices.held:
         lock.close()
+
+
+def test_commands_with_other_gpus_and_other_machines_do_not_wait(tmp_path, monkeypatch):
+    monkeypatch.setattr(devices, "held", [])
+    assert [devices.take([gpu], tmp_path) for gpu in ("0", "1", "MIG-1/2")] == ["0", "1", "MIG-1/2"]
+    assert devices.take(["1", "2"], tmp_path) == "2"  # the lists may have another order
+    monkeypatch.setattr("platform.node", lambda: "another")
+    assert devices.take(["0"], tmp_path) == "0"
+    for lock in devices.held:
+        lock.close()
+
+
+def test_on_a_mac_auto_is_the_cpu(monkeypatch):
+    monkeypatch.setattr("sys.platform", "darwin")
+    assert checked(composed()).trainer.accelerator == "cpu"
+    monkeypatch.setattr("sys.platform", "linux")
+    assert checked(composed()).trainer.accelerator == "auto"
 
 
 def test_a_signal_ends_the_wait_for_a_place(tmp_path, monkeypatch):

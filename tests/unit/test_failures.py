@@ -1,6 +1,7 @@
 """Failures of runs: their records, what a sweep prints, and how it ends."""
 
 import pickle
+import signal
 import sys
 
 import pytest
@@ -10,9 +11,26 @@ from posfuse.errors import ConfigError, Diverged, InputError
 from posfuse.process import signals
 from posfuse.runs import records
 from posfuse.runs.multirun import write_multirun
-from posfuse.sweeps.failures import Ending, message_of, record_failure, retry, summary
+from posfuse.sweeps.failures import (
+    FAIL_FAST,
+    Ending,
+    message_of,
+    record_failure,
+    retry,
+    summary,
+)
 
 OLD, RUN, OTHER = (f"data/encoding/fusion/seed={seed}" for seed in range(3))
+
+
+def test_the_first_signal_after_fail_fast_lets_runs_save(monkeypatch):
+    monkeypatch.setattr(signals, "_received", {})
+    monkeypatch.setattr(signals.os, "_exit", sys.exit)
+    signals.request(FAIL_FAST)
+    signals._handle(signal.SIGINT, None)
+    assert [*signals._received] == [FAIL_FAST, "SIGINT"]
+    with pytest.raises(SystemExit):
+        signals._handle(signal.SIGINT, None)
 
 
 @pytest.fixture

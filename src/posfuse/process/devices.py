@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import platform
 import sys
 import time
 from pathlib import Path
@@ -16,20 +17,18 @@ held: list[IO[str]] = []  # this process's lock; the kernel releases it when the
 
 
 def device_of(trainer: TrainerConfig) -> str:
-    """The kind of device on which a run trains: mps, cuda or cpu. Like Lightning, `auto` takes the
-    first of them that this machine has.
+    """The kind of device on which a run trains: cuda or cpu. `auto` is cuda if this machine has
+    it.
 
     Raises InputError if the machine lacks the kind, or has too few devices of it.
     """
     import torch  # takes seconds; few commands need it
 
-    cuda = torch.cuda.device_count()
-    n = {"mps": int(torch.backends.mps.is_available()), "cuda": cuda, "cpu": trainer.devices}
-    wanted = {"auto": (*n,), "gpu": ("mps", "cuda")}.get(
-        trainer.accelerator, (trainer.accelerator,)
+    n = {"cuda": torch.cuda.device_count(), "cpu": trainer.devices}
+    kind = {"gpu": "cuda", "auto": "cuda" if n["cuda"] else "cpu"}.get(
+        trainer.accelerator, trainer.accelerator
     )
-    kind = next((kind for kind in wanted if n[kind]), None)
-    if kind is None:
+    if not n[kind]:
         raise InputError(
             f"trainer.accelerator: this machine has no {trainer.accelerator} that torch can use; "
             "check CUDA_VISIBLE_DEVICES and the driver, or use trainer.accelerator=cpu"
@@ -84,7 +83,9 @@ def take(places: list[str], sweep: Path) -> str:
     tries = 0
     while not signals.interruption():
         for number, place in enumerate(places):
-            lock = (folder / str(number)).open("a")
+            # Another command of the sweep may have other GPUs, or another machine.
+            names = platform.node(), place, places[:number].count(place)
+            lock = (folder / "-".join(map(str, names)).replace("/", "_")).open("a")
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

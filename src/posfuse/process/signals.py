@@ -49,9 +49,11 @@ def ignore() -> None:
 
 def _handle(number: int, frame: Any) -> None:
     now = time.monotonic()
-    is_repeat = number != signal.SIGINT and now - min([now, *_received.values()]) < REPEAT_SECONDS
+    # `request` may have set another reason, such as sweep.fail_fast.
+    before = [at for name, at in _received.items() if name in signal.Signals.__members__]
+    is_repeat = number != signal.SIGINT and now - min([now, *before]) < REPEAT_SECONDS
     # A worker may get the signal twice: from its launcher and from the scheduler.
-    if _received and not is_repeat and not is_worker():
+    if before and not is_repeat and not is_worker():
         os.write(2, b"interrupted again; exited at once; run the same command to resume\n")
         os._exit(EXIT_STATUS)
     request(signal.Signals(number).name)

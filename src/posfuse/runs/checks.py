@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import inspect
+import sys
 import sysconfig
 import traceback
 from fractions import Fraction
@@ -35,6 +36,8 @@ def checked(config: DictConfig) -> Config:
     except OmegaConfBaseException as error:
         raise InputError(one_line(error)) from error
     cfg.model.token_scale = _number(cfg.model.token_scale)
+    if cfg.trainer.accelerator == "auto" and sys.platform == "darwin":
+        cfg.trainer.accelerator = "cpu"  # Apple's GPUs have no float64, which measurements need
     check_limits(cfg)
     check_name("fusion.name", cfg.fusion.get("name"))
     apply_fidelity(cfg)
