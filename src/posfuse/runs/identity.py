@@ -1,7 +1,7 @@
 """The identity of a run: its settings and their fingerprint, without folders, names and ids.
 
 A run is a function of its config, its texts and the numerics of this version. Two runs with one
-fingerprint have the same numbers.
+fingerprint have the same numbers, on one machine with one number of threads.
 """
 
 import importlib

@@ -67,6 +67,7 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> Record:
     backbone = build_backbone(cfg)  # refuses a wrong value before any data is loaded
     if pretrained := pretrain(cfg):
         facts["pretrain"] = masked_pretraining.facts(pretrained)
+        set_process(cfg)  # without the memory of pretraining, which another run may have done
     stopwatch = Stopwatch()
     data, module = build(cfg, backbone, pretrained)
     facts |= data.facts() | {"task": {"metric": data.task.metric}}
@@ -129,7 +130,7 @@ def pretrain(cfg: Config) -> Path | None:
             **own,
             "settings": identity.settings(cfg),
             **history.validation(),
-            "epochs": history.best + 1,
+            "epochs": len(history.rows),
             "seconds": sum(stopwatch.seconds().values()),
         }
         records.write_result(folder, content)
