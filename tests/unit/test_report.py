@@ -81,6 +81,16 @@ def test_of_one_configuration_in_two_folders_one_record_is_left_out(tmp_path):
     assert set(runs["variant"]) == {""}
 
 
+@pytest.mark.parametrize("variant", ["", "model.token_scale=sqrt_d"])
+def test_of_a_sweep_and_its_copy_inside_the_copy_is_left_out(tmp_path, variant):
+    root = tmp_path / "sweep"
+    run = write_record(root, 0.5, "add", 0, variant=variant)
+    shutil.copytree(root / "tiny", root / "backup" / "tiny")
+    runs, (line,) = collect(root)
+    assert runs["folder"].tolist() == [str(run)]
+    assert line.startswith(f"{root / 'backup' / run.relative_to(root)}: second record")
+
+
 def test_a_result_that_is_not_the_one_asked_for_is_left_out_and_missing(tmp_path):
     """A run whose folder held another configuration's result, and a copied folder."""
     root = write_sweep(tmp_path / "sweep", {"add": [0.5, 0.5], "concat": [0.5]})

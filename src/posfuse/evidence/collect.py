@@ -51,6 +51,7 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
         why = f" ({problems[0]})" if problems else ""
         raise InputError(f"{root}: no finished runs{why}; run posfuse train -m first")
     runs = pd.DataFrame(rows)
+    in_place = _in_place(runs)
     runs["variant"] = _without_defaults(runs)
     tokens = runs["mean_tokens.train"]
     same = [runs[name] for name in ("sweep_id", "data", "variant")]
@@ -60,7 +61,7 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
     )
     runs = runs.sort_values(["of_corpus", *CELL, "seed", "folder"]).reset_index(drop=True)
     runs = runs.drop(columns="of_corpus")
-    runs, copies = _once(runs)
+    runs, copies = _once(runs, in_place)
     problems += copies
     mixed = _problems_of_cells(runs)
     problems += mixed.values()
@@ -87,11 +88,15 @@ def naming_columns(runs: pd.DataFrame) -> list[str]:
     return CELL[:-1] if runs["variant"].nunique() == 1 else CELL
 
 
-def _once(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+def _once(runs: pd.DataFrame, in_place: set[str]) -> tuple[pd.DataFrame, list[str]]:
     """Each run once, and a line for each further record of it. A record at its place in the sweep
-    has priority."""
-    moved_last = runs.assign(is_moved=~runs["folder"].isin(_in_place(runs)))
-    moved_last = moved_last.sort_values("is_moved", kind="stable")
+    has priority, also over a copy of the whole sweep in a folder of the sweep."""
+    is_moved, depth = (
+        ~runs["folder"].isin(in_place),
+        runs["folder"].map(lambda f: len(Path(f).parts)),
+    )
+    moved_last = runs.assign(is_moved=is_moved, depth=depth)
+    moved_last = moved_last.sort_values(["is_moved", "depth"], kind="stable")
     used = moved_last.groupby(["sweep_id", "fingerprint"])["folder"].transform("first")
     used = used[runs.index]
     is_copy = runs["folder"] != used
