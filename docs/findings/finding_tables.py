@@ -21,6 +21,7 @@ from posfuse.statistics.paired import t_interval
 from posfuse.study.looks import Progress, progress
 from posfuse.study.plan import PLAN, Plan, load_plan
 from posfuse.study.run_table import RECORD, RUNS
+from posfuse.study.scores import guesses
 from posfuse.study.spec import Study
 
 FOLDER = Path(__file__).resolve().parent
@@ -80,7 +81,8 @@ def _content(name: str) -> dict[str, Any]:
 def accuracies(study: str, column: str = "test_accuracy") -> pd.DataFrame:
     """One row per test seed, one column per arm, in percent; a run that diverged guesses."""
     runs = pd.read_csv(FOLDER / study / RUNS).query("stage == 'testing'")
-    runs[column] = runs[column].where(~runs["diverged"], 100 / runs["classes"].max())
+    guess = runs["arm"].map(guesses(runs, ACCURACY))
+    runs[column] = runs[column].where(~runs["diverged"], guess)
     return runs.pivot(index="seed", columns="arm", values=column)
 
 

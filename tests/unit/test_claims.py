@@ -96,6 +96,9 @@ def test_seeds_are_planned_at_the_strictest_level_of_all_claims():
     claims = [Claim(n, "t", "every_seed_positive") for n in "abcdefg"]
     found = judge(frame(("tiny", "concat", GAIN[:3])), *claims)
     assert found[0].settle.startswith("8 seeds")  # 2^-8 <= 0.05 / 7 < 2^-7
+    untested = Claim("x", "t", "gain", where={"fusion": "mlp"})
+    found = judge(frame(("tiny", "concat", GAIN[:3])), *claims[:2], untested)
+    assert found[0].settle.startswith("6 seeds")  # 2^-6 <= 0.05 / 2 < 2^-5
 
 
 def test_every_combination_that_a_claim_names_must_be_there():
@@ -140,6 +143,18 @@ def test_each_encoding_needs_two_and_those_that_fuse_the_same_table_count_once()
     three = frame(("wordy", "concat", GAIN), ("wordy", "concat", GAIN, "learned"),
                   ("wordy", "concat", LOSS, "rope"))  # fmt: skip
     assert one(three, "gain", each="encoding").verdict == "refuted"
+
+
+def test_each_regime_counts_regimes_and_only_their_corpora():
+    for corpora, tested, enough in (
+        (["wordy", "wordier"], 2, False),
+        (["tiny", "task"], 1, False),
+        (["tiny", "wordy", "task"], 2, True),
+    ):
+        found = one(frame(*((data, "concat", GAIN) for data in corpora)), "gain", each="regime")
+        assert len(found.numbers) == tested, corpora
+        assert ("at least two values of regime" in found.settle) == (not enough), corpora
+        assert found.verdict == ("supported" if enough else "undecided")
 
 
 def test_the_margin_is_the_reports_unless_the_claim_has_its_own():
@@ -336,6 +351,8 @@ def test_one_seed_settles_nothing():
         found = one(comparisons, kind)
         assert found.verdict == "undecided"
         assert "at least 2 seeds" in found.settle
+        assert math.isnan(found.p_support)
+        assert math.isnan(found.p_refute)
 
 
 def test_equal_differences_are_judged_by_the_accuracys_resolution():

@@ -240,12 +240,13 @@ def test_a_unit_that_lacks_a_group_is_left_out(tmp_path):
         ("x", task, method, s, 50 + 10 * (task == "hard") + s + (s / 10 + 1) * (method == "b"))
         for task, method, s in product(("easy", "hard"), "ab", range(4))
     ]
-    text = of_tasks([cell for cell in cells if cell[1:4] != ("hard", "b", 3)])
-    options = [*written(tmp_path, text), "--by", "task", "--overall", "seed"]
-    line = "b: 1 of 4 are left out, because they lack a group: 3 has 1 of 2"
-    assert line in reported(*options)
-    (row,) = comparisons(tmp_path)
-    assert (row["n"], row["mean"]) == (3, pytest.approx(1.1))
+    for lost, left in ((["hard"], 1), (["easy", "hard"], 0)):
+        without = [cell for cell in cells if not (cell[2:4] == ("b", 3) and cell[1] in lost)]
+        options = [*written(tmp_path, of_tasks(without)), "--by", "task", "--overall", "seed"]
+        line = f"b: 1 of 4 are left out, because they lack a group: 3 has {left} of 2"
+        assert line in reported(*options)
+        (row,) = comparisons(tmp_path)
+        assert (row["n"], row["mean"]) == (3, pytest.approx(1.1))
     written(tmp_path, of_tasks([cell for cell in cells if cell[1:3] != ("hard", "b")]))
     line = "nothing to compare (b: 4 of 4 are left out, because they lack a group: 0 has"
     assert line in refusal(*options)

@@ -86,8 +86,7 @@ def _values(overrides: list[str]) -> dict[str, str]:
 
 
 def started_in(folder: Path) -> list[Path]:
-    """The folders of the started runs below a folder. W&B's own folders have files named config.yaml
-    too."""
+    """The folders of the started runs below a folder. Folders of W&B have a config.yaml too."""
     return sorted(path.parent for path in folder.rglob("seed=*/config.yaml"))
 
 

@@ -28,7 +28,10 @@ def over_groups(table: pd.DataFrame, is_seed: bool) -> tuple[pd.DataFrame, list[
     this name, and each name with such units gives a line.
     """
     cells = table.groupby(["name", "unit", "group"], sort=False)["value"].mean().reset_index()
-    means = cells.groupby(["name", "unit"], sort=False)["value"].agg(["mean", "size"]).reset_index()
+    means = cells.groupby(["name", "unit"], sort=False)["value"].agg(["mean", "size"])
+    every = pd.MultiIndex.from_product([table["name"].unique(), table["unit"].unique()])
+    every.names = means.index.names
+    means = means.reindex(every).fillna({"size": 0}).astype({"size": int}).reset_index()
     if is_seed:
         needed = pd.Series(table["group"].nunique(), means.index)
     else:

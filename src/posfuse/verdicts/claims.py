@@ -79,7 +79,7 @@ class ClaimVerdict:
     verdict: str = UNDECIDED  # or supported, or refuted
     p_support: float = np.nan  # adjusted by Holm over the claims, as p_refute
     p_refute: float = np.nan
-    level: float = np.nan  # alpha / number of claims, the strictest of Holm's levels
+    level: float = np.nan  # alpha / number of tested claims, the strictest of Holm's levels
 
     @property
     def numbers(self) -> list[str]:
@@ -163,10 +163,11 @@ def judge_claims(
             every.append(_test(claim, claims, rows, own))
     alpha, alone = criteria.alpha, [p_values(v.tests) for v in every]
     support = st.holm([np.nan if v.needs else p for v, (p, _) in zip(every, alone, strict=True)])
+    tested = sum(not np.isnan(q) for _, q in alone)
     adjusted = zip(every, support, st.holm([q for _, q in alone]), strict=True)
     return [
         replace(v, verdict=answer(p <= alpha, q <= alpha), p_support=float(p), p_refute=float(q),
-                level=alpha / len(every))
+                level=alpha / max(tested, 1))
         for v, p, q in adjusted
     ]  # fmt: skip
 
@@ -194,8 +195,11 @@ def _test(
     if "encoding" not in wanted:  # runs without position count only for claims that name them
         with_position = comparisons[comparisons["table"] != NO_TABLE]
     every = {axis: [v for _, own in choices for v in own] for axis, choices in wanted.items()}
+    regime_of = {corpus: name for name, corpora in claims.regimes.items() for corpus in corpora}
+    if claim.each == "regime":
+        every.setdefault("regime", list(regime_of))
     rows = _select(with_position, every)
-    absent = "; ".join(_absent(claim, wanted, rows, with_position))
+    absent = "; ".join(_absent(claim, wanted, rows, with_position, regime_of))
     if rows.empty:
         tested = " tested beyond data.max_len" if claim.kind == EXTRAPOLATES else ""
         return ClaimVerdict(claim, f"needs runs{tested} {absent}")
@@ -232,8 +236,9 @@ def _select(rows: pd.DataFrame, values: Mapping[str, list[Any]]) -> pd.DataFrame
 
 
 def _absent(
-    claim: Claim, wanted: dict[str, Choices], rows: pd.DataFrame, comparisons: pd.DataFrame
-) -> list[str]:
+    claim: Claim, wanted: dict[str, Choices], rows: pd.DataFrame, comparisons: pd.DataFrame,
+    regime_of: Mapping[str, str],
+) -> list[str]:  # fmt: skip
     """The combinations of the claim that the rows lack, as "with fusion=concat". One corpus of a
     regime is enough."""
     absent = []
@@ -250,7 +255,9 @@ def _absent(
     # Encodings that fuse the same table, such as rope and sinusoidal, count as one.
     if claim.each:
         column = "table" if claim.each == "encoding" else AXIS_OF[claim.each]
-        if rows[column].loc[lambda v: v != NO_TABLE].nunique() < 2:
+        values = rows[column][rows[column] != NO_TABLE]
+        values = values.map(regime_of) if claim.each == "regime" else values
+        if values.nunique() < 2:
             tables = " with different tables" if column == "table" else ""
             absent.append(f"with at least two values of {claim.each}{tables}")
     return [line for line in absent if line] or (["with other settings"] if rows.empty else [])

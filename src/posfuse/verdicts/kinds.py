@@ -105,7 +105,9 @@ def _negligible(rows: pd.DataFrame, margin: float, others: pd.DataFrame, metric:
             return seeds_for_difference(mean - margin, std, one / 2, sides=1)  # of two sides
 
         line = _line(_name(row), row, metric)
-        return Test(line, st.p_equivalence(d, margin, r), min(1.0, 2 * outside), seeds)
+        return Test(
+            line, st.p_equivalence(d, margin, r), float(np.minimum(1.0, 2 * outside)), seeds
+        )
 
     tested = f"each mean difference within ±{margin:g} {metric.unit}"
     return tested, list(map(test, rows.to_dict("records"))), POWER
@@ -163,7 +165,7 @@ def _less_stable(rows: pd.DataFrame, margin: float, others: pd.DataFrame, metric
 def _grows(rows: pd.DataFrame, margin: float, others: pd.DataFrame, metric: Metric) -> Tests:
     """Tests a slope over one task at several lengths. Corpora of several tasks differ in more than
     length, and a slope through gains that do not follow a line has no meaning."""
-    slope = f"a slope {_sides(metric)} {metric.gain(margin):g} {metric.unit}"
+    slope = f"a slope {_sides(metric)} {metric.gain(margin) + 0.0:g} {metric.unit}"  # not -0
     tests, whys = [], []
     slopes = interactions(rows, metric).rename(columns={"slopes": "deltas"})
     for row in slopes.to_dict("records"):
