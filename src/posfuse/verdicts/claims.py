@@ -255,9 +255,9 @@ def _absent(
     # Encodings that fuse the same table, such as rope and sinusoidal, count as one.
     if claim.each:
         column = "table" if claim.each == "encoding" else AXIS_OF[claim.each]
-        values = rows[column][rows[column] != NO_TABLE]
-        values = values.map(regime_of) if claim.each == "regime" else values
-        if values.nunique() < 2:
+        several = rows[column][rows[column] != NO_TABLE]
+        several = several.map(regime_of) if claim.each == "regime" else several
+        if several.nunique() < 2:
             tables = " with different tables" if column == "table" else ""
             absent.append(f"with at least two values of {claim.each}{tables}")
     return [line for line in absent if line] or (["with other settings"] if rows.empty else [])
