@@ -155,6 +155,18 @@ def test_tables_sort_up_and_down_by_number(opened):
     assert [head.get_attribute("aria-sort") for head in heads] == ["descending"]
 
 
+SCALES = """
+const table = document.querySelector("#paired_differences").nextElementSibling;
+const rows = [...table.querySelectorAll("tbody tr")];
+rows.forEach((row, i) => row.cells[2].textContent = arguments[0][i]);
+"""
+
+
+def test_scales_sort_by_their_value(opened):
+    opened.execute_script(SCALES, ["4", "learned", "sqrt_d = 8", "1/2", "1/16"])
+    assert opened.execute_script(SORTED) == ["1/16", "1/2", "4", "sqrt_d = 8", "learned"]
+
+
 def test_a_mark_shows_its_seed_under_the_pointer(opened):
     from selenium.webdriver import ActionChains
 

@@ -7,8 +7,11 @@ for (const table of document.querySelectorAll("table:has(thead button)")) {
     heads.forEach(h => h.removeAttribute("aria-sort"));
     head.setAttribute("aria-sort", up ? "ascending" : "descending");
     const key = row => row.cells[column].textContent.trim();
-    const number = text => text === "not feasible" ? Infinity
-      : parseFloat(text.replace(/,/g, "").replace(/^</, ""));
+    const number = text => {
+      if (/^(not feasible|learned)/.test(text)) return Infinity;
+      const [over, under] = text.replace(/,/g, "").replace(/^(<|sqrt_d = )/, "").split("/");
+      return parseFloat(over) / (/^\d/.test(under) ? parseFloat(under) : 1);
+    };
     const rows = [...body.rows];
     const numeric = rows.every(row => key(row) === "" || !isNaN(number(key(row))));
     rows.sort((a, b) => {
