@@ -11,7 +11,8 @@ from sklearn.linear_model import LogisticRegression
 
 from posfuse.data.corpora import folder, is_task
 from posfuse.evidence import bag_of_words as module
-from posfuse.evidence.bag_of_words import bag_of_words, bags_of_words
+from posfuse.evidence.bag_of_words import BagOfWords, bag_of_words, bags_of_words
+from posfuse.report.sections.paper import without_order
 from posfuse.runs import configs, identity
 from posfuse.runs.checks import checked
 from small_runs import composed, small_config, write_corpus
@@ -32,6 +33,18 @@ def fitted(corpus):
     """A config and its bag of words."""
     cfg = small_config(corpus, "data.vocabulary.min_count=1", "data.max_len=9")
     return cfg, fitted_bag(cfg)
+
+
+def test_a_corpus_shows_little_about_position_if_the_bag_wins_in_all_settings():
+    cells = pd.DataFrame(
+        {"data": ["story", "story", "news"], "variant": ["scale=1", "scale=8", ""]}
+    )
+    cells["mean"] = [60.0, 20.0, 90.0]  # no model learns at scale 8
+    bags = {key: BagOfWords(92.0 if key[0] == "news" else 21.0, 100)
+            for key in zip(cells["data"], cells["variant"], strict=True)}  # fmt: skip
+    (line,) = without_order(cells, bags)
+    assert line.startswith("news: a bag of words reaches 92.00 %")
+    assert without_order(cells, {}) == []
 
 
 def test_it_equals_scikit_learn_on_the_texts(corpus, fitted):

@@ -239,6 +239,14 @@ def test_bits_that_are_no_number_leave_the_run_out(tmp_path):
     assert all("test.bits_per_byte is" in line for line in problems)
 
 
+def test_guessing_gives_one_of_the_classes():
+    for name in ("accuracy", "macro_f1"):
+        assert METRICS[name].guesses(pd.Series([5.0, 1.0])).tolist() == [
+            20.0,
+            pytest.approx(np.nan, nan_ok=True),
+        ]
+
+
 @pytest.mark.parametrize(("name", "difference"), [("accuracy", 0.0), ("macro_f1", 10.1)])
 def test_a_report_of_macro_f1_is_about_it_alone(name, difference, tmp_path):
     """Macro F1 has no documents to resample, no step of one document, and no bag of words."""

@@ -26,7 +26,8 @@ class Metric:
     lower_is_better: bool = False
     margin: float = 0.5  # the largest difference that does not matter
     effect: float = 1.0  # the difference for which the needed seeds are listed
-    guess: float = 0.0  # the value of guessing; for accuracy it depends on the classes
+    guess: float = 0.0  # the value of guessing
+    has_classes: bool = False  # True: guessing gives 1 / the number of classes instead
     counts_documents: bool = True  # True: a value in percent is a fraction of the test documents
 
     @property
@@ -70,9 +71,9 @@ class Metric:
         return 0.0 if self.lower_is_better else self.factor
 
     def guesses(self, classes: "pd.Series[float]") -> "pd.Series[float]":
-        """The values of guessing, from the numbers of classes; NaN for accuracy with fewer than
-        two classes, as of a language model."""
-        if self.name != ACCURACY.name:
+        """The values of guessing, from the numbers of classes; with `has_classes` NaN for fewer
+        than two, as of a language model."""
+        if not self.has_classes:
             return classes.map(lambda _: self.guess).astype(float)
         return (self.factor / classes).where(classes > 1)
 
@@ -119,8 +120,10 @@ class Metric:
         return partial(self.number, sign="+")
 
 
-ACCURACY = Metric("accuracy", "accuracy", "points", "accuracy in %")
-MACRO_F1 = Metric("macro_f1", "macro F1", "points", "macro F1 in %", counts_documents=False)
+ACCURACY = Metric("accuracy", "accuracy", "points", "accuracy in %", has_classes=True)
+MACRO_F1 = Metric(
+    "macro_f1", "macro F1", "points", "macro F1 in %", has_classes=True, counts_documents=False
+)
 EXACT_MATCH = Metric("exact_match", "exact match", "points", "exact match in %")
 GREEDY_ACCURACY = Metric("greedy_accuracy", "greedy accuracy", "points", "greedy accuracy in %")
 BITS_PER_BYTE = Metric(

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from posfuse.evidence.metric import ACCURACY, Metric
+from posfuse.evidence.metric import Metric
 from posfuse.report import table
 from posfuse.report.sections import own_values
 from posfuse.report.table import Column, Table, table_of
@@ -97,8 +97,9 @@ def lengths_table(runs: pd.DataFrame, metric: Metric) -> Table | None:
         name="lengths",
         title=f"{metric.heading} by test length",
         caption=f"{_capital(metric.level)} by the length of the test documents in tokens: mean ± "
-        "standard deviation over test seeds, number of seeds in brackets. Runs that diverged are "
-        "left out.",
+        "standard deviation over test seeds, number of seeds in brackets. At data.max_len it is "
+        "that of the ordinary test split, if there is no test of this length. Runs that diverged "
+        "are left out.",
     )
 
 
@@ -143,7 +144,7 @@ def _share(most: float, share: float) -> str:
 
 def guess_text(metric: Metric) -> str:
     """The words for the value of a run that diverged."""
-    if metric == ACCURACY:
+    if metric.has_classes:
         return "chance"
     return f"{metric.guess:g} {'%' if metric.is_share else metric.unit}"
 
