@@ -138,9 +138,10 @@ def interactions_table(interactions: pd.DataFrame, criteria: Criteria) -> Table:
         name="interaction",
         title="Does the gain grow with length, across corpora?",
         caption=f"Slope of the difference to {criteria.baseline} over the mean length of the "
-        f"corpora, in {metric.unit} per doubling of length. Least squares gives one slope for each "
-        "seed that all corpora have; the table shows the mean of these n slopes, its 95 % t "
-        "interval, and the two-sided p of a t-test and of sign flips. p fit: lack of fit, a "
+        f"corpora, in {metric.unit} per doubling of length{metric.better}. Least squares gives one "
+        "slope for each seed that all corpora have; the table shows the mean of these n slopes, "
+        "its 95 % t interval, and the two-sided p of a t-test and of sign flips. p fit: lack of "
+        "fit, a "
         "t-test of each seed's curvature, from three lengths; if it is small, the gain does not "
         "follow a straight line and its slope means little. one task: the task of which these "
         "corpora vary the length "
