@@ -44,6 +44,24 @@ def test_a_second_run_reads_the_store_and_not_the_corpus(cfg, tmp_path, monkeypa
     assert contents(open_store(cfg, tmp_path / "cache")) == contents(store)
 
 
+def test_a_store_of_another_user_is_read_without_its_lock(cfg, tmp_path, monkeypatch) -> None:
+    def lock(*_):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    store = open_store(cfg, tmp_path / "cache")
+    monkeypatch.setattr(token_store, "lock", lock)
+    assert contents(open_store(cfg, tmp_path / "cache")) == contents(store)
+    assert "cannot write token ids" in refusal(open_store, cfg, tmp_path / "other")
+
+
+def test_a_store_without_labels_is_built_again_for_a_task_that_needs_them(tmp_path) -> None:
+    train, test = labelled(["a", "b"], [0, 1]), labelled(["c"], [2])
+    write_splits(tmp_path, train=train, test=test)
+    cfg = DataConfig(name="tiny", path=str(tmp_path), vocabulary=VocabularyConfig(min_count=1))
+    assert open_store(cfg, tmp_path / "cache", labelled=False).label_names == [""]
+    assert "is not in the training split" in refusal(open_store, cfg, tmp_path / "cache")
+
+
 @pytest.mark.parametrize("call", [1, 2, 4])  # while words are counted, and while they are encoded
 def test_poll_can_stop_the_building_and_no_store_is_left(cfg, tmp_path, call) -> None:
     calls = []

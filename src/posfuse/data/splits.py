@@ -75,6 +75,8 @@ def splits(
             raise
         # The task needs no labels, and this column has none that can be classes.
         parts, names = documents(with_labels=False)
+    if not labelled and any((np.bincount(part.labels) == 1).any() for part in parts.values()):
+        parts, names = documents(with_labels=False)  # a class with one document cannot be divided
     if "test" not in parts:  # a text in one file
         size = max(round(len(parts["train"]) * cfg.validation_fraction), 1)
         parts["train"], parts["test"] = _divide(parts["train"], size, 0, names)

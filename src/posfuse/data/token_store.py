@@ -136,7 +136,8 @@ def open_store(
         folder.parent.mkdir(parents=True, exist_ok=True)
         # A second process waits and then reads the store of the first one.
         with lock(folder.with_name(f"{folder.name}.lock"), poll):
-            if (store := _read(folder)) is None:
+            store = _read(folder)
+            if store is None or (labelled and store.label_names == [""]):
                 for left in folder.parent.glob(f"{folder.name}.*/"):  # by a process that was killed
                     shutil.rmtree(left)
                 parts, names = splits(corpus, cfg, validation_seed, labelled)
@@ -149,6 +150,9 @@ def open_store(
     except OSError as error:
         if lacks_memory(error):
             raise
+        # Of another user. It was renamed as a whole, so no lock is needed to read it.
+        if isinstance(error, PermissionError) and (store := _read(folder)) is not None:
+            return store
         raise InputError(
             f"{folder}: cannot write token ids ({error}); free space there or set cache_dir=FOLDER"
         ) from error
