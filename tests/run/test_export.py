@@ -30,7 +30,7 @@ def trained(folder, *overrides):
 @pytest.mark.parametrize(
     "overrides",
     [
-        ["fusion=add"],
+        ["fusion=add", "data.eval_batch_size=7"],  # fewer than the texts
         ["fusion=gate_cnn", "encoding=learned"],
         ["fusion=mlp", "encoding=t5", "model.token_scale=learned", "model.fused_norm=layer"],
         ["fusion=concat", "data.vocabulary.unit=bytes", "data.max_len=40"],

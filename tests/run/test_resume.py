@@ -16,7 +16,9 @@ from posfuse.train import train
 from posfuse.training import progress
 from posfuse.training import run as run_module
 from posfuse.training.classifier import Classifier
+from posfuse.training.trained import load_run
 from processes import assert_same_files
+from refusals import refusal
 from small_runs import REFERENCE, at_step, before_calls, interrupted, small_config, write_corpus
 
 STEPS = 4  # in each of 4 epochs: 60 documents in batches of 16
@@ -162,8 +164,27 @@ def test_a_result_and_a_state_of_own_code_that_has_changed_are_refused(
         train(cfg, tmp_path / "done")
     with pytest.raises(InputError, match=r"last\.ckpt: belongs to .* or your code has changed"):
         train(cfg, tmp_path / "run")
+    line = f"{tmp_path / 'done'}: changing_operator.py has changed since the run; restore it"
+    assert refusal(load_run, tmp_path / "done").startswith(line)
     (tmp_path / "done" / records.RESULT).unlink()
     assert train(cfg, tmp_path / "done")["code"] != record["code"]
+    assert load_run(tmp_path / "done")
+
+
+def test_values_that_a_class_draws_in_its_constructor_follow_the_seed(
+    corpus, tmp_path, monkeypatch
+):
+    (tmp_path / "drawing_operator.py").write_text(
+        "import torch\nfrom posfuse.model.fusion import Fusion\n\n\nclass Mine(Fusion):\n"
+        "    def __init__(self, d_model):\n        super().__init__(d_model)\n"
+        "        self.weight = torch.nn.Parameter(torch.randn(d_model, d_model))\n\n"
+        "    def merge(self, token, position):\n"
+        "        return token[0] @ self.weight + position[0]\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    cfg = small_config(corpus, "fusion.name=mine", "fusion._target_=drawing_operator.Mine")
+    one, two = (train(cfg, tmp_path / name)["test"]["loss"] for name in ("one", "two"))
+    assert one == two
 
 
 def test_a_run_resumes_in_a_folder_that_was_moved(corpus, tmp_path, recwarn):

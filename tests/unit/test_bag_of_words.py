@@ -47,6 +47,13 @@ def test_a_corpus_shows_little_about_position_if_the_bag_wins_in_all_settings():
     assert without_order(cells, {}) == []
 
 
+def test_a_task_of_ones_own_has_none():
+    """Its targets may not be the labels of the corpus."""
+    runs = pd.DataFrame({"data": ["story"], "variant": [""], "seed": [0], "folder": ["absent"]})
+    assert bags_of_words(runs.assign(**{module.OWN_TASK: "my_tasks.Mine"})) == ({}, [])
+    assert bags_of_words(runs)[1]
+
+
 def test_it_equals_scikit_learn_on_the_texts(corpus, fitted):
     """TfidfVectorizer on the words that are read; unseen words are one word, <unk>."""
     _, found = fitted

@@ -91,6 +91,15 @@ def test_of_a_sweep_and_its_copy_inside_the_copy_is_left_out(tmp_path, variant):
     assert line.startswith(f"{root / 'backup' / run.relative_to(root)}: second record")
 
 
+def test_runs_of_two_versions_of_own_code_are_not_pooled(tmp_path):
+    for seed, code in enumerate(("old", "old", "new")):
+        write_record(tmp_path, 0.5, "mine", seed, code=code)
+    write_record(tmp_path, 0.5, "add", 0)
+    runs, (line,) = collect(tmp_path)
+    assert set(runs["fusion"]) == {"add"}
+    assert "one cell with two versions of your code" in line
+
+
 def test_a_result_that_is_not_the_one_asked_for_is_left_out_and_missing(tmp_path):
     """A run whose folder held another configuration's result, and a copied folder."""
     root = write_sweep(tmp_path / "sweep", {"add": [0.5, 0.5], "concat": [0.5]})

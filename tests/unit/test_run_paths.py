@@ -1,5 +1,6 @@
 """The paths in a run's config.yaml: absolute, and used only where the run's files are."""
 
+import os
 import shutil
 
 import pytest
@@ -55,6 +56,21 @@ def test_a_project_may_be_moved(tmp_path):
     assert read.cache_dir == str(tmp_path / "new" / "ids")
     shutil.rmtree(tmp_path / "new" / "ids")
     assert configs.read_config(folder).cache_dir == str(tmp_path / "new" / "ids")
+
+
+def test_a_folder_that_this_user_may_not_see_counts_as_absent(tmp_path, monkeypatch):
+    cfg, folder, recorded = run_in(tmp_path, cache_dir="/private/ids")
+    configs.write_config(folder, cfg)
+    stat = os.stat
+
+    def refusing(path, *more, **options):
+        if str(path).startswith("/private"):
+            raise PermissionError(13, "Permission denied", path)
+        return stat(path, *more, **options)
+
+    monkeypatch.setattr(os, "stat", refusing)
+    read = configs.with_folders(configs.read_config(folder), folder, recorded)
+    assert identity.settings(read) == recorded
 
 
 def test_a_folder_in_the_hubs_form_is_known_by_its_files(tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ ends.
 """
 
 import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from posfuse.runs.seeds import BY_RUN, validation_seed, with_split_seed
 from posfuse.seals import digest_of
 from posfuse.untrusted import read_json
 
+OWN_TASK = "settings.task._target_"
 FORMAT = 3  # increase it if the same corpus gives different numbers
 
 
@@ -48,6 +50,8 @@ def bags_of_words(runs: pd.DataFrame) -> tuple[Bags, list[str]]:
     bags: Bags = {}
     problems = []
     for (data, variant), group in runs.groupby(["data", "variant"], sort=False):
+        if pd.notna(group.iloc[0].get(OWN_TASK)):
+            continue  # its targets may not be the labels of the corpus
         try:
             bags[str(data), str(variant)] = _mean_over_splits(group)
         except (InputError, ImportError, AttributeError, ValueError) as error:
@@ -91,7 +95,8 @@ def bag_of_words(cfg: Config, settings: dict[str, Any], folder: Path) -> BagOfWo
         return BagOfWords(**read_json(path))
     except (OSError, ValueError, TypeError):  # none, or damaged
         bag = _fit(with_folders(cfg, folder, settings))
-        write_json(path, asdict(bag))
+        with suppress(OSError):  # of a sweep that this user may only read
+            write_json(path, asdict(bag))
         return bag
 
 
@@ -99,7 +104,8 @@ def task_bags(folder: Path, record: Record) -> dict[str, float]:
     """`bag_of_words` and `bag_with_ends`, accuracies in percent, of a finished run on a task. Empty
     without predicted classes, and for a run on texts, because the texts may be missing now."""
     cfg = read_config(folder)
-    if not is_task(cfg.data) or record["task"]["predictions"] != CLASSES:
+    is_own = cfg.task._target_ is not None
+    if is_own or not is_task(cfg.data) or record["task"]["predictions"] != CLASSES:
         return {}
     bag = bag_of_words(cfg, record["settings"], folder)
     assert bag.with_ends is not None  # of every task

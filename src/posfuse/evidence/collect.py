@@ -168,7 +168,8 @@ def by_settings(runs: pd.DataFrame, metric: Metric, *without: str) -> pd.DataFra
 
 
 def _problems_of_cells(runs: pd.DataFrame) -> dict[Any, str]:
-    """A line for every cell whose runs differ in more than their seed, by (sweep_id, *CELL)."""
+    """A line for every cell whose runs differ in more than their seed, by (sweep_id, *CELL): in
+    their settings, or in the code of an operator of the user."""
     lines = {}
     settings = settings_columns(runs)
     for cell, group in runs.groupby(["sweep_id", *CELL], sort=False):
@@ -183,6 +184,12 @@ def _problems_of_cells(runs: pd.DataFrame) -> dict[Any, str]:
             lines[cell] = (
                 f"{first['folder']} and {other['folder']}: one cell with two configurations "
                 f"({different}); the cell is left out, {fix}"
+            )
+        elif "code" in group and group["code"].nunique() > 1:
+            first, other = group.dropna(subset=["code"]).drop_duplicates("code")["folder"][:2]
+            lines[cell] = (
+                f"{first} and {other}: one cell with two versions of your code; the cell is left "
+                "out, run its earlier seeds again"
             )
         elif group["seed"].duplicated().any():
             twice = group[group["seed"].duplicated(keep=False)]

@@ -39,7 +39,7 @@ def read_config(folder: Path) -> Config:
         cfg = config_of(untrusted.read_yaml(path))
     # The content of cache_dir has digests, so any folder may be used.
     *places, last = _places(cfg, folder, cfg.cache_dir)
-    cfg.cache_dir = str(next(filter(Path.is_dir, places), last))
+    cfg.cache_dir = str(next(filter(os.path.isdir, places), last))  # False without permission
     return cfg
 
 
@@ -59,7 +59,7 @@ def with_folders(cfg: Config, folder: Path, recorded: dict[str, Any]) -> Config:
 def _place(key: str, path: str, cfg: Config, folder: Path, recorded: str | None) -> str:
     """Where the files of a key are that have the recorded digest."""
     changed = None
-    for place in filter(Path.exists, _places(cfg, folder, path)):
+    for place in filter(os.path.exists, _places(cfg, folder, path)):
         try:
             if CONTENTS[key](str(place), cfg) == recorded:
                 return str(place)

@@ -111,7 +111,7 @@ def files_of(cfg: Config) -> dict[str, str]:
 
 def _is_folder(id: Path) -> bool:
     """True if a corpus is a local folder, which may have moved, and not a repository of the hub."""
-    return id.is_dir() or id.is_absolute()
+    return id.is_absolute() or id.is_dir()
 
 
 def _files_below(folder: Path) -> dict[str, Path]:

@@ -62,7 +62,7 @@ def read(sweep: Path, suffix: str) -> tuple[list[Upload], list[str]]:
         cells.setdefault(tuple(name), []).append(own)
     mixed = [of_cell for of_cell in cells.values() if not _is_one_configuration(of_cell)]
     problems += [
-        f"{of_cell[0].run.folder}: its cell has two configurations, or two runs of one seed; the "
+        f"{of_cell[0].run.folder}: its cell has two configurations or codes, or a seed twice; the "
         "cell is left out, posfuse report says how to correct it"
         for of_cell in mixed
     ]
@@ -71,9 +71,12 @@ def read(sweep: Path, suffix: str) -> tuple[list[Upload], list[str]]:
 
 def _is_one_configuration(of_cell: list[Upload]) -> bool:
     """True if the runs of a cell differ in their seeds and in nothing else."""
-    settings = [upload.run.record["settings"] for upload in of_cell]
+    records_of_cell = [upload.run.record for upload in of_cell]
+    settings = [record["settings"] for record in records_of_cell]
     kinds = {identity.fingerprint_of({**own, "seed": 0}) for own in settings}
-    return len(kinds) == 1 and len({own["seed"] for own in settings}) == len(of_cell)
+    codes = {record["code"] for record in records_of_cell if "code" in record}
+    seeds = {own["seed"] for own in settings}
+    return len(kinds) == 1 and len(codes) < 2 and len(seeds) == len(of_cell)
 
 
 def sync(uploads: list[Upload], files: Path) -> list[str]:

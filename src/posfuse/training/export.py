@@ -54,7 +54,10 @@ class Exported:
         checked_texts = _list_of_texts(texts)
         if not checked_texts:
             return torch.empty(0, len(self.label_names))
-        data = self.cfg.data
+        data, size = self.cfg.data, self.cfg.data.eval_batch_size
+        if len(checked_texts) > size:
+            starts = range(0, len(checked_texts), size)
+            return torch.cat([self.probabilities(checked_texts[i : i + size]) for i in starts])
         flat, offsets = tokens_of(data.vocabulary, self.vocabulary).encode(checked_texts)
         cut = [
             torch.from_numpy(flat[start:end][: data.max_len].astype("int64"))

@@ -16,7 +16,7 @@ import pandas as pd
 import torch
 from lightning.pytorch.callbacks import Callback
 
-from posfuse.config import Config, DataConfig
+from posfuse.config import Config, DataConfig, seed_of
 from posfuse.data.corpora import SPLITS
 from posfuse.data.datamodule import TextDataModule
 from posfuse.data.locks import lock
@@ -91,7 +91,8 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> Record:
 
 
 def set_process(cfg: Config) -> None:
-    """Set the threads and the memory of this process for a run."""
+    """Set the threads, the memory and torch's seed of this process for a run."""
+    torch.manual_seed(seed_of(cfg, "init"))  # a user's class may draw values in its constructor
     if cfg.trainer.threads is not None:
         torch.set_num_threads(cfg.trainer.threads)
     if cfg.trainer.precision.startswith("bf16") and environment.do_without_broken_amx():

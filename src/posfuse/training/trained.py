@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 from posfuse.config import Config
 from posfuse.data.datamodule import TextDataModule
 from posfuse.errors import InputError
-from posfuse.runs import configs, records
+from posfuse.runs import configs, identity, records
 from posfuse.runs.checks import checked
 from posfuse.seals import is_whole
 from posfuse.training.build import build_data, build_module
@@ -31,6 +31,11 @@ def load_run(folder: str | Path) -> tuple[Config, TextDataModule, Any]:
         cfg = checked(OmegaConf.structured(cfg))
     except InputError as error:
         raise InputError(f"{folder / configs.CONFIG}: {error}") from error
+    if record.get("code") not in (None, identity.own_code(cfg).get("code")):
+        files = ", ".join(sorted(file.name for file in identity.own_files(cfg)))
+        raise InputError(
+            f"{folder}: {files} has changed since the run; restore it, or train the run again"
+        )
     data = build_data(cfg)
     changed = [k for k, now in data.facts().items() if k in record and record[k] != now]
     if changed:
