@@ -69,6 +69,8 @@ def test_two_groups_are_of_several_runs_and_far_apart():
         ({**BY_SEED, "data.limit": 400.0}, 400, ""),  # a sample of it by seed
         ({**BY_SEED, "data.limit": 400}, np.nan, ""),
         ({**BY_SEED, "data.limit": np.nan}, 400, st.ONE_TEST),
+        # Documents are windows here, and data.limit is the beginning of a text.
+        ({**BY_SEED, "data.limit": 400, "task.name": "language_model"}, 900, st.ONE_TEST),
     ],
 )
 def test_what_all_seeds_share_follows_from_the_settings(settings, documents, shared):

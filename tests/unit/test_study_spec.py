@@ -195,6 +195,7 @@ def test_hydra_reads_the_values_of_an_arm_as_they_are_written():
     values = {
         "fusion": "add", "optim.lr": 1e-05, "data.limit": None, "trainer.compile": True,
         "data.corpus.sizes": [10, 20], "data.path": "/my 'own' {folder}, a=b", "model.x": "1/8",
+        "encoding.table": {"_target_": "posfuse.model.encoding.Learned", "n": 1},
     }  # fmt: skip
     parsed = OverridesParser.create().parse_overrides(overrides(values))
     assert {o.get_key_element(): o.value() for o in parsed} == values

@@ -90,7 +90,9 @@ def _needs(cfg: Config) -> Iterator[tuple[str, Needs]]:
         yield "host=own", {"host.path": (None, "only host=transformers reads it")}
         return
     why = f"{cfg.host.path} decides it; use model=pretrained"
-    yield "host=transformers", {f"model.{name}": (None, why) for name in DECIDED}
+    decided: Needs = {f"model.{name}": (None, why) for name in DECIDED}
+    why = f"{cfg.host.path} decides it; set trainer.precision=fastest without speed=fast"
+    yield "host=transformers", decided | {"model.attention_dropout": (None, why)}
     needs: Needs = {k: (value, "it has its own tokenizer") for k, value in vocabulary.items()}
     needs |= {
         "data.word_order": ("original", "its special tokens need their places"),

@@ -97,10 +97,12 @@ def shared(arm: Arm) -> str:
     if settings["data.split_seed"] != "seed":
         by_seed = settings.get("fidelity.validation_split") == "by_seed"
         return ONE_TEST if by_seed else ONE_SPLIT
-    # A corpus with this argument draws its test documents, and data.limit is a sample of them.
+    # A corpus with this argument draws its test documents, and data.limit is a sample of them; of a
+    # text for language models it is the beginning.
     is_drawn = settings.get("data.corpus.split_seed") == "seed"
     limit = settings.get("data.limit")
-    is_sample = pd.notna(limit) and not arm.documents < float(limit)
+    is_text = settings.get("task.name") == "language_model"
+    is_sample = pd.notna(limit) and not is_text and not arm.documents < float(limit)
     return "" if is_drawn or is_sample else ONE_TEST
 
 

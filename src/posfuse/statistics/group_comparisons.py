@@ -200,7 +200,7 @@ def rankings(table: pd.DataFrame, comparisons: pd.DataFrame, criteria: Criteria)
     for group, part in arms.groupby("group", sort=False):
         names = part["name"].tolist()
         texts = [
-            f"{name} {mean:.{criteria.metric.digits - 1}f}"
+            f"{name} {round(mean, 9):.{criteria.metric.digits - 1}f}"
             for name, mean in zip(names, part["mean"], strict=True)
         ]
         between = [sign_of.get((group, *two), "?") for two in pairwise(names)]

@@ -188,6 +188,8 @@ def _text(value: Any) -> str:
         return "null"
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, dict):
+        return f"{{{','.join(f'{key}:{_text(own)}' for key, own in value.items())}}}"
     if isinstance(value, list):
         return f"[{','.join(map(_text, value))}]"
     if isinstance(value, str) and not PLAIN.fullmatch(value):
