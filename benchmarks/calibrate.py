@@ -154,8 +154,9 @@ def main() -> None:
         by_title[title].append(row)
     tables = {title: markdown(title, own) for title, own in by_title.items()}
     made = (
-        f"`make calibrate` ({arguments.sweeps:,} simulated sweeps a row), {date.today()}, "
-        f"{platform.machine()}, about an hour on two cores.\n"
+        f"`make calibrate` ({arguments.sweeps:,} simulated sweeps or studies a row, in some tables "
+        f"2, 5 or 10 times as many), {date.today()}, {platform.machine()}, about an hour on two "
+        "cores.\n"
     )
     print("\n".join([made, *tables.values()]))
     if arguments.write:

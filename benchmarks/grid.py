@@ -30,7 +30,8 @@ MEASURES = (
     "training.progress data.batching data.datamodule process.precision process.environment "
     "process.distributed process.devices process.signals sweeps.launching train "
     "hydra_plugins.posfuse_parallel conf/protocol conf/model/small.yaml conf/quickstart.yaml "
-    "conf/experiment/quickstart.yaml conf/experiment/table1.yaml conf/data/lead_story_long.yaml"
+    "conf/experiment/quickstart.yaml conf/experiment/table1.yaml conf/data/lead_story_long.yaml "
+    "conf/speed conf/trainer conf/model/paper_long.yaml"
 )
 FOLDERS = ("imdb", "arxiv")
 SMALL = [

@@ -6,9 +6,10 @@ The settings are those with which nanoGPT trains on a CPU, but 500 steps in plac
 plain loop is benchmarks/plain_language_model.py; nanoGPT's own model trains in the same loop.
 
 What differs in posfuse: it has biases, so the plain loop runs with them too, an option of nanoGPT.
-It has Adam's usual beta2 of 0.999, and starts embeddings and positions from N(0, 1) instead of
-N(0, 0.02). It reads windows that do not overlap; the plain loop draws them at random. Times are of
-training alone; posfuse's contain its trainer and its callbacks, but no checkpoints.
+It has Adam's usual beta2 of 0.999, starts embeddings and positions from N(0, 1) instead of
+N(0, 0.02), and divides the output of tied embeddings by sqrt(d). It reads windows that do not
+overlap; the plain loop draws them at random. Times are of training alone; posfuse's contain its
+trainer and its callbacks, but no checkpoints.
 """
 
 import argparse

@@ -6,15 +6,14 @@ Runs have one epoch of one batch, so training takes almost none of their time.
 """
 
 import argparse
-import resource
 import shutil
 import statistics
 import subprocess
+import sys
 import tempfile
 from functools import partial
 from itertools import count, product
 from pathlib import Path
-from typing import Any
 
 import harness
 import store
@@ -23,7 +22,7 @@ from posfuse.runs.identity import fingerprint_of
 
 MEASURES = (
     "train training runs tracking.live data.datamodule evidence statistics verdicts report "
-    "hydra_plugins.posfuse_sweeper"
+    "sweeps hydra_plugins.posfuse_sweeper"
 )
 RUN = [
     "data=bbc_lead_paragraph", "trainer.max_epochs=1", "trainer.limit_batches=1",
@@ -94,14 +93,19 @@ def copy(folder: Path, seeds: range) -> None:
 
 def costs(*command: str) -> tuple[float, float]:
     """CPU seconds and peak memory in GB of a command."""
-    with harness.apart() as process:
-        return process(_costs, command)
+    small = [sys.executable, "-c", SMALL, *command]
+    done = subprocess.run(small, check=True, capture_output=True, text=True)
+    seconds, memory = map(float, done.stdout.split())
+    return seconds, memory
 
 
-def _costs(_: Any, command: tuple[str, ...]) -> tuple[float, float]:
-    subprocess.run(command, check=True, capture_output=True)
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime, 1024 * used.ru_maxrss / 1e9
+# A child's peak memory contains that of the process that starts it, so this one is small.
+SMALL = """
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True, capture_output=True)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(used.ru_utime + used.ru_stime, 1024 * used.ru_maxrss / 1e9)
+"""
 
 
 def measure(given: argparse.Namespace) -> list[store.Table]:

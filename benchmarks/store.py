@@ -66,6 +66,7 @@ def main(script: str, measure: Callable[[argparse.Namespace], list[Table]], **op
         "folders": sorted(name for name in corpora if getattr(arguments, name)),
     }
     content["tables"] = measure(arguments)
+    content["machine"]["threads"] = torch.get_num_threads()  # which the benchmark may have set
     content["seconds"] = round(time.perf_counter() - start)
     out = arguments.out or default_path(path.stem)
     out.parent.mkdir(parents=True, exist_ok=True)
