@@ -1,5 +1,6 @@
 """The default tier, one thread for every test, and a fake W&B server."""
 
+import os
 import signal
 
 import pytest
@@ -13,6 +14,8 @@ settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCh
 settings.load_profile("busy")
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # tests send it, and nohup ignores it
 environment.do_without_broken_amx()  # before the first matrix product
+for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "COLUMNS"):  # rich would write for a terminal
+    os.environ.pop(name, None)
 
 
 def pytest_configure(config):

@@ -51,6 +51,8 @@ def test_a_record_names_the_commit_of_the_checkout(tmp_path, monkeypatch):
 
     for name in [name for name in os.environ if name.startswith("GIT_")]:
         monkeypatch.delenv(name)  # a hook of git sets them
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)  # may sign commits or have hooks
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     package = tmp_path / "src" / "posfuse"
     monkeypatch.setattr(commit, "PACKAGE", package)
     assert commit.commit() is None

@@ -14,7 +14,7 @@ from matplotlib.text import Text
 
 from posfuse.evidence.collect import collect
 from posfuse.report.figures.plot import heatmap
-from posfuse.report.figures.style import LOOKS, LineName, apart, grid, look
+from posfuse.report.figures.style import LOOKS, LineName, Look, apart, grid, look
 from posfuse.report.figures.svg import TITLE, mark, save
 from posfuse.report.sections import by_document, differences, paper, training_figures
 from posfuse.report.sections.own_values import scale
@@ -298,7 +298,7 @@ def test_each_operator_has_a_look_of_its_own_and_each_verdict_the_colour_of_its_
     for part in zip(*LOOKS.values(), strict=True):
         assert len(set(map(str, part))) == len(LOOKS)
     assert look("concat") is LOOKS["concat"]
-    assert look("mine") == look("mine")
+    assert look("mine") == Look("#7A7A00", "d", (0, (2, 2, 6, 2)))  # as in any process
     looks = {name: look(name) for name in ("supported", "refuted", "equivalent", "undecided")}
     colors, markers, _ = zip(*looks.values(), strict=True)
     assert (len(set(colors)), len(set(markers))) == (4, 4)

@@ -110,6 +110,7 @@ def test_a_parquet_file_is_not_held_whole(tmp_path) -> None:
 def test_a_file_is_digested_once_and_again_when_it_changes(tmp_path, monkeypatch) -> None:
     path = tmp_path / "train.csv"
     path.write_text("text,label\nsome,1\n")
+    monkeypatch.setattr(corpora, "SETTLED", np.inf)  # both files are new
     state = path.stat()
     first = files_digest({"train": path})
     path.write_text("text,label\nmore,1\n")

@@ -142,7 +142,7 @@ def test_jsonl_may_have_blank_lines_a_mark_and_whole_surrogate_pairs(tmp_path) -
 any_text = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(st.tuples(any_text, st.sampled_from("ab")), min_size=1))
 def test_what_pandas_writes_is_what_is_read(tmp_path, rows) -> None:
     frame = pd.DataFrame(rows, columns=["text", "label"])

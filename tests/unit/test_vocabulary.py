@@ -24,6 +24,7 @@ from posfuse.data.vocabulary import (
     encode_bytes,
     text_encoder,
 )
+from processes import HANG
 from refusals import refusal
 from small_corpora import labelled, write_splits
 
@@ -71,7 +72,7 @@ def test_a_signal_is_handled_while_words_are_counted() -> None:
     def texts():
         yield "one two"
         os.kill(os.getpid(), signal.SIGUSR1)
-        assert handled.wait(60)
+        assert handled.wait(HANG)
         yield "two three"
 
     before = signal.signal(signal.SIGUSR1, lambda *_: handled.set())
