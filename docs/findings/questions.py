@@ -106,7 +106,8 @@ def judgement(claim: dict[str, Any]) -> list[str]:
     verdicts = []
     for study, hypothesis, name in claim["evidence"]:
         if v := verdict_of(study, hypothesis):
-            verdicts.append(v.verdict)
+            is_open = claim["holds"] == "equivalent" and v.verdict in ("supported", "refuted")
+            verdicts.append("undecided" if is_open and not is_beyond_margin(v) else v.verdict)
             ahead = sum(delta > 0 for delta in v.differences)
             counted = f"{ahead} of {len(v.differences)} {v.units}"
             text = f"{name} {difference(study, v)}, {counted}"
@@ -123,6 +124,12 @@ def judgement(claim: dict[str, Any]) -> list[str]:
         said = "not decided"
     elsewhere = "not tested on real text; on a synthetic task: " * ("synthetic" in claim)
     return [finds, elsewhere + said]
+
+
+def is_beyond_margin(v: HypothesisVerdict) -> bool:
+    """True if the whole interval is outside of the margin, which contradicts a negligible gain."""
+    shown, margin = v.shown, v.hypothesis.margins.equivalence
+    return shown is not None and (shown.low > margin or shown.high < -margin)
 
 
 def listed() -> str:

@@ -35,7 +35,9 @@ class VocabularyConfig:
     source: str = one_of("splits whose words are counted", "train", "all")
     unit: str = one_of("tokens; bytes needs no key above", "words", "characters", "bytes")
     ending: str = option("", "characters after each document, for a language model")
-    file: str | None = option(None, "your tokenizer.json, in place of the keys above")
+    file: str | None = option(
+        None, "your tokenizer.json, in place of max_size, min_count, source and unit"
+    )
 
 
 @dataclass
@@ -178,7 +180,10 @@ class OptimConfig:
         least=0, most=1,
     )  # fmt: skip
     scalar_lr_factor: float = option(
-        1.0, "learning-rate factor of learned scalars: token scale, alpha, gate biases", above=0
+        1.0,
+        "learning-rate factor of learned scalars: token scale, alpha, gate biases, those of "
+        "kerple and fire",
+        above=0,
     )
 
 
@@ -236,7 +241,9 @@ class LoggerConfig:
     project: str | None = option(
         None, "W&B project; null: WANDB_PROJECT, otherwise posfuse", check=check_project
     )
-    entity: str | None = option(None, "W&B user or team; null: that of the API key")
+    entity: str | None = option(
+        None, "W&B user or team; null: WANDB_ENTITY, otherwise that of the key"
+    )
     mode: str | None = option(
         None, "where W&B logs; null: WANDB_MODE, otherwise offline", choices=("offline", "online")
     )
