@@ -209,8 +209,7 @@ def _overall(together: list[tuple[str, str, pd.DataFrame]]) -> str:
         [
             "## The splits together\n",
             "The claim is about all tasks. Its test is a paired t-test of the mean over the "
-            "splits, with\nHolm over the four encodings. A conclusion is about further units of "
-            "the counted kind.\n",
+            "splits, with\nHolm over the four encodings.\n",
             "| counted (n) | conclusion about | encoding | n | lead of `none` in points | 95 % t | "
             "p Holm |",
             "|---|---|---|---|---|---|---|",

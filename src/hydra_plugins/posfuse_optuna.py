@@ -177,7 +177,7 @@ class OptunaSweeper(PosfuseSweeper):
             say(f"best trial: {' '.join(trials[best])}, {score}, in {place}")
 
     def is_busy(self, job: list[str]) -> bool:
-        """True if another process runs this job, which has failed here, or has just finished it."""
+        """True if this job failed here because another process runs it or has just finished it."""
         folder = self.folder(job)
         if failure := records.read_failure(folder):
             return bool(failure["kind"] == AlreadyRunning.kind)
@@ -203,11 +203,13 @@ def distribution(optuna: ModuleType, override: Override) -> Any:
     is_interval = isinstance(sweep, IntervalSweep)
     tags: set[str] = getattr(sweep, "tags", set())  # a glob has none
     if tags - {"log"} if is_interval else "log" in tags:
-        raise InputError(f"{line}: the only tag is log, of an interval; use tag(log,interval(a,b))")
+        raise InputError(
+            f"{line}: the only allowed tag is log, for an interval; use tag(log,interval(a,b))"
+        )
     if is_interval:
         low, high, is_log = sweep.start, sweep.end, "log" in tags
         if not (0 if is_log else -math.inf) < low < high < math.inf:
-            raise InputError(f"{line}: an interval must ascend, with tag(log) from above 0")
+            raise InputError(f"{line}: an interval needs finite a < b, with tag(log) also a > 0")
         is_int = isinstance(low, int)
         return (kinds.IntDistribution if is_int else kinds.FloatDistribution)(low, high, log=is_log)
     with_values(override)

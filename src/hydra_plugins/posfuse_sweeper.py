@@ -180,7 +180,7 @@ def check_place(job: Any, folder: str) -> None:
         )
     if job.hydra.sweep.dir != (sweep := sweep_folder(job.output_dir, job.sweep_id)):
         raise InputError(
-            f"hydra.sweep.dir: a sweep lies in {sweep}, not in {job.hydra.sweep.dir}; set "
+            f"hydra.sweep.dir: must be {sweep} (got {job.hydra.sweep.dir}); set "
             "output_dir=FOLDER and sweep_id=NAME instead"
         )
 
@@ -194,7 +194,7 @@ def refuse_shared_folders(jobs: list[list[str]], folders: list[str]) -> None:
         if other is job:
             continue
         if sorted(job) == sorted(other):
-            raise InputError(f"{' '.join(job)}: two runs of this sweep; give each value once")
+            raise InputError(f"{' '.join(job)}: occurs twice in this sweep; give each value once")
         pair = [" ".join(o for o in a if o not in b) for a, b in ((other, job), (job, other))]
         fix = "sweep_id"
         if any("data.path=" in own for own in pair):

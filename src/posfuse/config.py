@@ -33,7 +33,9 @@ class VocabularyConfig:
     max_size: int = option(50_000, "entries, including <pad> and <unk>", least=3)
     min_count: int = option(2, "occurrences below which a word or character is unknown", least=1)
     source: str = one_of("splits whose words are counted", "train", "all")
-    unit: str = one_of("tokens; bytes needs no key above", "words", "characters", "bytes")
+    unit: str = one_of(
+        "kind of tokens; with bytes the keys above have no effect", "words", "characters", "bytes"
+    )
     ending: str = option("", "characters after each document, for a language model")
     file: str | None = option(
         None, "your tokenizer.json, in place of max_size, min_count, source and unit"
@@ -197,7 +199,9 @@ class TrainerConfig:
         "accuracy", "macro_f1", "loss", "metric",
     )  # fmt: skip
     evaluations: int = option(1, "evaluations per epoch, evenly spaced", least=1)
-    patience: int | None = option(None, "evaluations without a gain; null: no early stop", least=1)
+    patience: int | None = option(
+        None, "evaluations without a gain before training stops; null: never", least=1
+    )
     min_delta: float = option(1e-4, "smallest gain of trainer.monitor", least=0)
     accelerator: str = one_of("device type", "auto", "cpu", "gpu", "cuda")
     devices: int = option(1, "processes of a run; each takes batch_size documents", least=1)

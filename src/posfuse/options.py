@@ -113,13 +113,15 @@ def _report(parser: ArgumentParser) -> None:
     add("--where", action="append", default=[], metavar="COLUMN=VALUE", help="only these rows")
     add("--unit", choices=UNITS, help="unit of the values (default: percent if one is above 1)")
     add("--lower-is-better", action="store_true", help="the values are losses or errors")
-    over = "compare means over all groups of --by. The test counts these columns: the seed column "
-    over += "(the conclusion is about new seeds of these groups), or columns of --by (new groups)"
+    over = "compare means over all groups of --by. n counts the values of these columns: the seed "
+    over += "column (conclusions are about new seeds of these groups), or columns of --by (about "
+    over += "new groups)"
     add("--overall", default="", metavar="COLUMN,COLUMN", help=over)
     step = "step of the values, such as 100 / test documents, to test differences that are equal "
     step += "in all seeds (default: they have no test)"
     add("--resolution", type=float, metavar="POINTS", help=step)
-    add("--unpaired", action="store_true", help="for runs with equal seeds that share nothing")
+    welch = "Welch's tests, for runs that share nothing but the seed's number"
+    add("--unpaired", action="store_true", help=welch)
     add("--all-pairs", action="store_true", help="compare all with each other, not with a baseline")
 
 

@@ -17,7 +17,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from posfuse.config import CONF_DIR, Config
-from posfuse.data.corpora import do_without_hub
+from posfuse.data.corpora import use_only_hub_cache
 from posfuse.errors import HubUnreachable, InputError, TrainingError, lacks_memory
 from posfuse.process import signals
 from posfuse.process.arguments import overrides_first
@@ -115,7 +115,7 @@ def job(config: DictConfig) -> float:
                 record_failure(message, folder, overrides, kind)
             sys.exit(f"error: {message}")
         if isinstance(error, HubUnreachable):
-            do_without_hub()  # for the rest of this sweep
+            use_only_hub_cache()  # for the rest of this sweep
         record_failure(message, folder, overrides, kind)
         if not signals.is_worker():
             report(folder, Path(hydra_cfg.sweep.dir), config.sweep.fail_fast)

@@ -237,7 +237,7 @@ def test_a_model_that_reads_one_token_continues_it(text_run):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--prompt", "a b + |"], "--prompt: not symbols of copy; give some of these: "),
+        (["--prompt", "a b + |"], "--prompt: has symbols that copy lacks; use only: "),
         (["--prompt", " "], "--prompt: is empty; give a text to continue"),
         (["--prompt", "a " * 40], "--prompt: has 40 tokens, but this model reads 13; give at most"),
         (["--prompt", "a", "--tokens", "0"], "--tokens: must be 1 or more (got 0)"),

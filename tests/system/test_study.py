@@ -183,6 +183,6 @@ def test_repeated_tuning_is_judged_by_the_means_of_repeats(study):
     assert shown.loc["gain", "mean"] == pytest.approx((means["concat"] - means["add"]).mean())
     null = (means["null_arm"] - means["add"]).mean()
     assert shown.loc["null_arm", "mean"] == pytest.approx(null)
-    assert "How far the tunings agree" in (report / "index.html").read_text()
+    assert "Noise of tuning" in (report / "index.html").read_text()
     again = printed("status", path, folder)
     assert "testing: 1 of 1 looks of the control hypotheses are made" in again

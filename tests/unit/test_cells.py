@@ -138,7 +138,7 @@ def test_runs_with_a_fixed_source_are_described_and_not_compared(tmp_path):
     assert any(note.startswith(start) for note in page.notes_of(sections))
     held = runs[runs["variant"] != ""].reset_index(drop=True)
     alone = answer.section(Sweep(str(tmp_path), held, Criteria(), read_claims())).lead
-    assert alone[1] == "No difference to add could be tested."
+    assert alone[1] == "No difference from add could be tested."
 
 
 def test_a_cell_counts_the_runs_that_were_best_at_their_last_evaluation():

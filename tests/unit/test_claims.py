@@ -378,8 +378,11 @@ BAD = [  # what is added to a claim, without the key `kind`, and the message
     ("kind: gain, wher: {}", "claims[0].wher: unknown key; use claims[0].where"),
     ("kind: gain, where: {fuson: add}", "unknown axis 'fuson'; use one of regime"),
     ("kind: gain, where: {regime: huge}", "unknown regime 'huge'; use one of"),
-    ("kind: gain, than: add", "kind less_stable, and no other, needs `than: FUSION`"),
-    ("kind: less_stable", "kind less_stable, and no other, needs `than: FUSION`"),
+    (
+        "kind: gain, than: add",
+        ".than: name a fusion for kind less_stable; remove it for other kinds",
+    ),
+    ("kind: less_stable", ".than: name a fusion for kind less_stable; remove it for other kinds"),
     (
         "kind: less_stable, than: add, of: position",
         "`of: position` is not for kind less_stable; re",

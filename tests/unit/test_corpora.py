@@ -134,7 +134,7 @@ OF_TYPE = {
         ("test", of_labels("a", "c"), "class 'c' in row 1 is not in the training split; add it "
          "there or remove it from test, or let a generated corpus have more training documents"),
         *((split, of_labels("a", "b", "\u200ba"), r"labels: 'a' and '\u200ba' (U+200B) look alike "
-           "but differ; write them alike, or give one another name") for split in SPLITS),
+           "but differ; write them alike, or rename one") for split in SPLITS),
         *(("test", of_labels(*labels), f"labels are of type {name}; use")
           for name, labels in OF_TYPE.items()),
     ],
@@ -176,10 +176,22 @@ def test_a_validation_file_may_have_a_short_name_among_other_files(tmp_path, val
     [
         ([], ": no train split; add train.parquet"),
         (["train.csv"], ": no test split; add test.parquet"),
-        (["train.csv", "train.parquet"], "/train.csv: there is train.parquet too; remove one of "),
-        (["test.PARQUET", "test.parquet"], "/test.PARQUET: there is test.parquet too; remove one"),
-        (["validation.csv", "val.csv"], "/val.csv: there is validation.csv too; remove one of the"),
-        (["dev.jsonl", "valid.parquet"], "/dev.jsonl: there is valid.parquet too; remove one of"),
+        (
+            ["train.csv", "train.parquet"],
+            "/train.csv: train.parquet is also a file of the train split",
+        ),
+        (
+            ["test.PARQUET", "test.parquet"],
+            "/test.PARQUET: test.parquet is also a file of the test split",
+        ),
+        (
+            ["validation.csv", "val.csv"],
+            "/val.csv: validation.csv is also a file of the validation",
+        ),
+        (
+            ["dev.jsonl", "valid.parquet"],
+            "/dev.jsonl: valid.parquet is also a file of the validation",
+        ),
     ],
 )
 def test_a_folder_without_one_file_of_each_split_is_refused(tmp_path, names, message) -> None:

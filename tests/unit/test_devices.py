@@ -100,7 +100,7 @@ def test_a_place_is_held_by_one_process_at_a_time(tmp_path, monkeypatch, capsys)
     monkeypatch.setattr(devices, "time", SimpleNamespace(sleep=sleep))
     assert devices.take(["0", "1", "0"], tmp_path) == "1"
     assert len(waits) == 50
-    line = f"another command uses every place in {tmp_path}/.places; waiting\n"
+    line = f"another command uses all GPU places (locks in {tmp_path}/.places); waiting\n"
     assert capsys.readouterr().err == line
     for lock in devices.held:
         lock.close()

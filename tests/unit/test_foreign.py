@@ -188,7 +188,7 @@ def test_losses_are_ranked_from_the_lowest(tmp_path):
         assert row["mean"] == pytest.approx(-0.09875)
         assert row["low"] < row["mean"] < row["high"]
     svg = (tmp_path / "out" / "figures" / "forest.svg").read_text()
-    assert "Difference to a in loss (negative: better)" in svg
+    assert "Difference from a in loss (negative: better)" in svg
     assert "accuracy" not in svg
 
 
@@ -268,7 +268,7 @@ def test_too_many_comparisons_are_refused(tmp_path):
         tmp_path, HEADER + "".join(f"1,m{i},50\n" for i in range(2_000)), baseline=None
     )
     assert refusal(*options, "--all-pairs") == (
-        "error: --all-pairs: makes 1,999,000 comparisons, and 1,000,000 are possible; compare "
+        "error: --all-pairs: makes 1,999,000 comparisons, above the limit of 1,000,000; compare "
         "fewer with --where, or with one --baseline"
     )
 
@@ -306,8 +306,8 @@ def test_the_command_writes_tables_and_a_page(table, tmp_path):
 
 
 MISTAKES = [
-    ((), ["--value", "acc"], "no column 'acc'; it has task, run, method, score; name yours as"),
-    ((), ["--by", "task,size"], "no column 'size'; it has task, run, method, score"),
+    ((), ["--value", "acc"], "no column 'acc' among task, run, method, score; name it by"),
+    ((), ["--by", "task,size"], "no column 'size' among task, run, method, score"),
     ((), ["--by", ""], "row 14: seed 0 of a is given twice for table; separate the rows with --by"),
     ((("one,1,a,0.6\n", "one,1,a,60\n"),), [], "score mixes fractions (0.5 in row 2) and percent "
      "(60 in row 5); convert one of them, or give --unit percent"),

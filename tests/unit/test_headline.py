@@ -44,7 +44,7 @@ def test_a_decided_difference_comes_before_an_undecided_one():
     if_zero = seeds_for_equivalence(limit, 0.5, 0.0, 0.05 / 2)
     first, (gate, mul) = answer_of(compared(deltas))
     assert first == [
-        "Decided: 1 of 2 differences to add: p ≤ 0.05 after Holm's adjustment, for a difference "
+        "Decided: 1 of 2 differences from add: p ≤ 0.05 after Holm's adjustment, for a difference "
         "or for equivalence within ±0.5 points on these test documents."
     ]
     assert (gate.verdict, gate.comparison) == ("ahead", "tiny: gate_cnn_linear_start - add")
@@ -78,13 +78,13 @@ def test_exploratory_differences_have_no_verdict():
     deltas = {"concat": [10, 10.5, 11], "none": [-1, 4, 0]}
     frame = compared(deltas, role=["primary", "exploratory"])
     first, rows = answer_of(frame, primary=("concat",))
-    assert first[0].startswith("Decided: 1 of 1 differences to add")
+    assert first[0].startswith("Decided: 1 of 1 differences from add")
     assert first[0].endswith("on these test documents. 1 more is exploratory.")
     assert [row.verdict for row in rows] == ["ahead", "exploratory"]
     p = f"{st.p_paired_t(deltas['none']):.3f}"
     assert rows[1].details.endswith(f"3 seeds, exploratory: p {p}, not adjusted.")
     alone, _ = answer_of(frame[1:], primary=("concat",))
-    assert alone[0] == "No difference to add could be tested. 1 more is exploratory."
+    assert alone[0] == "No difference from add could be tested. 1 more is exploratory."
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def test_after_do_without_hub_nothing_is_looked_up(monkeypatch) -> None:
     monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", False)  # restored at the end
     monkeypatch.setattr(corpora, "_without_hub", [])
     monkeypatch.setattr(socket, "getaddrinfo", lambda *a, **_: looked_up.append(a))
-    corpora.do_without_hub()
+    corpora.use_only_hub_cache()
     with pytest.raises(HubUnreachable, match=r"\(the hub was unreachable in an earlier run"):
         hub("posfuse/no-such-corpus")
     assert not looked_up

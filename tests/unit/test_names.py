@@ -37,7 +37,7 @@ def test_other_names_are_distinct_and_can_be_shown():
 def test_a_name_is_shown_with_its_code_points():
     assert refusal(check_distinct, ["add\u200b", "add"], "x.csv: method") == (
         "x.csv: method: 'add\\u200b' (U+200B) and 'add' look alike but differ; write them alike, "
-        "or give one another name"
+        "or rename one"
     )
 
 

@@ -154,7 +154,7 @@ def test_what_position_adds_at_own_best_values(tmp_path):
                           "encoding.table._target_": f"posfuse.model.encoding.{table}"},
             )  # fmt: skip
     text, _ = posfuse_report(tmp_path / "sweep")
-    assert "\nDecided: 0 of 1 differences to add" in text
+    assert "\nDecided: 0 of 1 differences from add" in text
     assert "On tiny (none)" not in text
     page = (tmp_path / "sweep" / "report" / "index.html").read_text()
     assert "Position adds -17.50 points to this difference (" in page
@@ -406,7 +406,7 @@ def test_a_setting_with_one_value_keeps_its_comparison_beside_one_with_several(t
                 settings={"data.limit": limit, "optim.lr": rate},
             )  # fmt: skip
     text, _ = posfuse_report(sweep)
-    assert "of 2 differences to add" in text
+    assert "of 2 differences from add" in text
     page = (sweep / "report" / "index.html").read_text()
     assert "tiny, data.limit=100: concat (at 0.2) - add (at 0.2)" in page
     assert "tiny, data.limit=1000__optim.lr=0.1: concat - add" in page

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from posfuse.errors import Conflict
-from posfuse.evidence.collect import collect, failures, missing, standing
+from posfuse.evidence.collect import collect, failures, missing, plan_status
 from posfuse.evidence.metric import ACCURACY
 from posfuse.report.sections.run_list import run_of, runs_html
 from posfuse.runs.folders import run_folder
@@ -111,7 +111,8 @@ def test_a_result_that_is_not_the_one_asked_for_is_left_out_and_missing(tmp_path
     runs, problems = collect(root)
     assert len(runs) == 2
     assert problems == [
-        f"{place}/add/seed=1: left out, not the run that was last asked for: {conflict}",
+        f"{place}/add/seed=1: left out, because the last command asked for another run here: "
+        f"{conflict}",
         f"{place}/concat/seed=1: second record of the run in {place}/concat/seed=0, left out; "
         "remove one of the two",
     ]
@@ -142,7 +143,7 @@ def test_a_report_has_its_page_tables_and_figures(whole_report):
     assert set(written(root / "report")) == TABLES | CAUTIONS | FIGURES
     lines = text.splitlines()
     assert lines[0] == "Which operators are better than add on tiny, wordy, by test accuracy?"
-    assert lines[1].startswith("Decided: 2 of 2 differences to add")
+    assert lines[1].startswith("Decided: 2 of 2 differences from add")
     assert lines[3].startswith("ahead: tiny: concat - add: +8.33 (")
     assert "60.00 ± 10.00 (3)" in text
     assert "+8.33 ± 2.89" in text  # 10, 5, 10
@@ -437,7 +438,7 @@ def test_a_sweep_without_the_usual_baseline_has_its_tables(tmp_path):
 
 def test_a_report_of_one_run_says_what_a_comparison_needs(tmp_path):
     assert reported(write_sweep(tmp_path / "mine", {"add": [0.5]})).splitlines()[1:3] == [
-        "No difference to add could be tested.",
+        "No difference from add could be tested.",
         "To compare, run another operator with the same settings and seeds.",
     ]
 
@@ -488,14 +489,14 @@ def test_every_claim_of_the_users_own_file_gets_a_verdict(tmp_path):
 def test_a_sweep_is_exploratory_unless_it_tests_a_frozen_plan(tmp_path):
     (tmp_path / "mine_test").mkdir()
     for name in ("mine", "mine_test"):
-        assert standing(tmp_path / name, name).startswith("This sweep is exploratory: no plan was")
+        assert plan_status(tmp_path / name, name).startswith("This sweep is exploratory: no plan")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "plan.yaml").write_text("digest: x")
     for name in ("mine_test", "mine_r1_test", "mine_r12_null_test"):
-        assert standing(tmp_path / name, name) == (
+        assert plan_status(tmp_path / name, name) == (
             "These are the test runs of the study mine, whose own report has its verdicts."
         )
-    assert "exploratory" in standing(tmp_path / "mine", "mine")
+    assert "exploratory" in plan_status(tmp_path / "mine", "mine")
 
 
 def test_predictions_of_an_own_form_are_neither_compared_nor_a_problem(tmp_path):

@@ -16,7 +16,7 @@ from posfuse import seals
 from posfuse.config import DataConfig, VocabularyConfig
 from posfuse.data import corpora, sources, vocabulary
 from posfuse.data.corpora import files_digest
-from posfuse.data.sources import in_file
+from posfuse.data.sources import file_source
 from posfuse.data.token_store import open_store
 from small_corpora import labelled, write_splits
 
@@ -92,7 +92,7 @@ def test_the_store_is_bit_for_bit_what_the_plain_way_writes(folder) -> None:
 
 def test_texts_come_in_parts_and_all_of_them(folder) -> None:
     (path,) = folder.glob("train.*")
-    parts = [part.fillna("").tolist() for part in in_file(path).read("text")]
+    parts = [part.fillna("").tolist() for part in file_source(path).read("text")]
     assert [len(part) for part in parts] == [7] * 8 + [4]
     assert [text for part in parts for text in part] == documents(60, 0)["text"].tolist()
 
@@ -102,7 +102,7 @@ def test_a_parquet_file_is_not_held_whole(tmp_path) -> None:
     texts = [draw.bytes(1_000).hex() for _ in range(8_000)]
     write_splits(tmp_path, train=labelled(texts))
     before = most = pa.total_allocated_bytes()
-    for _ in in_file(tmp_path / "train.parquet").read("text"):
+    for _ in file_source(tmp_path / "train.parquet").read("text"):
         most = max(most, pa.total_allocated_bytes())
     assert most - before < 0.5 * sum(map(len, texts))
 

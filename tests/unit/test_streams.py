@@ -13,7 +13,7 @@ from rich.table import Table
 from posfuse import cli
 
 CLOSED = "error: {} is closed; give a file or /dev/null\n"
-FULL = "error: stdout: No space left on device; free it or print elsewhere"
+FULL = "error: stdout: No space left on device; free space, or redirect the output"
 
 
 def ending(act):

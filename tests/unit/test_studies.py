@@ -306,8 +306,9 @@ def test_a_study_appears_once_its_rows_are_there(long_study):
     assert [row[4].strip() for row in rows] == ["8"] * 8
     claim = questions.claims().splitlines()[2]
     assert ", 8 of 8 seeds | holds |" in claim
-    assert "Untuned, is the gate ahead on papers (1,024 words)? | Yes |" in questions.first_screen()
-    assert "not yet run" not in questions.first_screen()
+    first = questions.first_screen()
+    assert "Without tuning, is the gate ahead on papers (1,024 words)? | Yes |" in first
+    assert "not yet run" not in first
     points = {(g["text"], g["words"], g["placebo"]): g["mean"] for g in questions.gains()}
     assert points == {("arXiv", 1024, False): pytest.approx(4, abs=0.3),
                       ("arXiv", 1024, True): pytest.approx(3, abs=0.3)}  # fmt: skip

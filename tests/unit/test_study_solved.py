@@ -336,7 +336,7 @@ CONTENT = {
         ({"tuning": {"random": {"optim.lr": {"least": 0.1, "most": 1}}, "trials": 4,
                      "seeds": "100-101", "repeats": 2}, "testing__looks": [2],
           "assumed__between": 1},
-         "solved: compares seeds, tuning.repeats compares repeats; remove one"),
+         "solved: its tests compare seeds, but tuning.repeats compares repeats; remove one"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_decided_is_refused_in_one_line(changes, message, tmp_path):

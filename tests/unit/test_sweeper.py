@@ -149,7 +149,7 @@ def test_a_batch_has_at_least_one_run(jobs, tmp_path):
          "command for each, with a sweep_id of its own"),
         (["host.path=x/bert,y/bert"], "host.path=x/bert and host.path=y/bert: two runs"),
         (["fusion=add,concat", "fusion.name=x"], "fusion=add and fusion=concat: two runs"),
-        (["seed=0,1,0"], "seed=0: two runs of this sweep; give each value once"),
+        (["seed=0,1,0"], "seed=0: occurs twice in this sweep; give each value once"),
         (["fusion=add,mul", "arm=a,b"], "fusion: given twice (fusion=add and fusion=concat)"),
         (["arm=b,c"], "optim.lr: given twice (optim.lr=1 and optim.lr=2)"),
         (["arm=d,e"], "data.path=1: two runs of this sweep would have one folder, "),
@@ -230,7 +230,7 @@ def test_readers_know_the_folder_of_a_value_that_refers_to_another_key(sweep):
     ("argument", "message"),
     [
         ("hydra.sweep.subdir=x/${hydra.job.num}", "subdir: a run's folder is x/0, but"),
-        ("hydra.sweep.dir=x", "dir: a sweep lies in .*/mine, not in x; set output_dir"),
+        ("hydra.sweep.dir=x", "dir: must be .*/mine .got x.; set output_dir"),
         ("encoding=e", "subdir: a run's folder is .*/wave/.*, but must be .*/e/"),
         ("speed=p", "subdir: a run's folder is .*/other/speed=p/seed=0, but must be "),
         ("task=language_model,classification", "subdir: a run's folder is bbc_bytes/.* data=NAME"),

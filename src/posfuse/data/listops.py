@@ -2,10 +2,10 @@
 
     [MAX 4 [MED 1 9 8 3 ] [SM 7 5 ] 0 ]    is    5
 
-The distribution is that of Tay et al. (2021), after Nangia & Bowman (2018): the top node is an
-operator, a node at the greatest depth (the top's is 1) a digit, any other a digit with
-probability 0.75; operators, their 2 to 10 arguments and digits are uniform, and expressions of
-501 to 1999 tokens are used. Tokens are `[MIN`, `[MAX`, `[MED`, `[SM`, `]` and digits; a length
+The distribution is that of Tay et al. (2021), after Nangia & Bowman (2018). The top node (depth 1)
+is an operator. A node at the greatest depth is a digit. Any other node is a digit with probability
+0.75. Operators, their 2 to 10 arguments and digits are uniform. Expressions of 501 to 1999 tokens
+are used. Tokens are `[MIN`, `[MAX`, `[MED`, `[SM`, `]` and digits; a length
 counts all of them, as in that paper. The parentheses in its files are neither counted nor read.
 """
 

@@ -30,7 +30,7 @@ def check_distinct(names: Iterable[str], where: str) -> None:
         if other != name:
             raise InputError(
                 f"{where}: {_spelling(other)} and {_spelling(name)} look alike but differ; write "
-                "them alike, or give one another name"
+                "them alike, or rename one"
             )
 
 

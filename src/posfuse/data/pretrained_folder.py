@@ -78,5 +78,6 @@ def _ending(file: Path, tokenizer: Tokenizer, special: list[int], words: Iterabl
             if special[:start] + plain + special[start:] == whole:
                 return len(special) - start
     raise InputError(
-        f"{file}: gives no words, or special tokens inside of a text; use the model's own tokenizer"
+        f"{file}: encodes no word, or puts special tokens inside a text; use the model's own "
+        "tokenizer"
     )

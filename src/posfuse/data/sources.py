@@ -32,18 +32,18 @@ class Source:
     columns: list[str]
     read: "Callable[[str], Iterator[pd.Series]]"
     has_types: bool = True  # False: the file has only text
-    is_running: bool = False  # True: the documents are lines of one text, without labels
+    is_one_text: bool = False  # True: the documents are lines of one text, without labels
     groups: np.ndarray | None = None  # as in `Split`; None: each document has its own
 
 
-def in_memory(frame: "pd.DataFrame", name: str) -> Source:
+def frame_source(frame: "pd.DataFrame", name: str) -> Source:
     """A data frame with the columns of `corpora.Frames`."""
     groups = frame["group"].to_numpy(np.int64) if "group" in frame else None
     columns = [*frame.columns]
     return Source(name, columns, lambda column: iter([frame[column]]), groups=groups)
 
 
-def in_hub_form(part: Any, name: str) -> Source:
+def hub_source(part: Any, name: str) -> Source:
     """A split of the library `datasets`, memory-mapped from disk."""
 
     def read(column: str) -> "Iterator[pd.Series]":
@@ -54,7 +54,7 @@ def in_hub_form(part: Any, name: str) -> Source:
     return Source(name, part.column_names, read)
 
 
-def in_file(path: Path) -> Source:
+def file_source(path: Path) -> Source:
     """A file with one of ENDS, which may have capitals. Raises InputError, also during reading, for
     a damaged file."""
     end = path.suffix.lower()
@@ -71,9 +71,9 @@ def in_file(path: Path) -> Source:
         with input_errors(*refusal):
             yield from column_of(path, column)
 
-    has_types, is_running = end not in (".csv", ".tsv"), end == ".txt"
+    has_types, is_one_text = end not in (".csv", ".tsv"), end == ".txt"
     with input_errors(*refusal):
-        return Source(str(path), columns(path), read, has_types, is_running)
+        return Source(str(path), columns(path), read, has_types, is_one_text)
 
 
 def _parquet_columns(path: Path) -> list[str]:

@@ -11,7 +11,7 @@ import pandas as pd
 from posfuse.config import DataConfig
 from posfuse.data.corpora import SPLITS, Corpus
 from posfuse.data.names import canonical, check_distinct
-from posfuse.data.sources import Source, in_memory
+from posfuse.data.sources import Source, frame_source
 from posfuse.errors import InputError, input_errors, lacks_memory
 
 INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")  # as str() writes integers that fit into int64
@@ -59,7 +59,7 @@ def splits(
             raise
         raise InputError(f"{cfg.name}: cannot be read ({error}); correct this file") from error
     sources = {
-        split: part if isinstance(part, Source) else in_memory(part, f"{cfg.name} ({split})")
+        split: part if isinstance(part, Source) else frame_source(part, f"{cfg.name} ({split})")
         for split, part in read.items()
     }
     has_labels = labelled or all(cfg.labels in source.columns for source in sources.values())
@@ -87,7 +87,7 @@ def splits(
         parts["train"], parts["validation"] = rest, taken
     if cfg.limit is not None:
         for split, part in parts.items():
-            if part.source.is_running:
+            if part.source.is_one_text:
                 parts[split] = part.take(np.arange(min(cfg.limit, len(part))))
             elif len(part) > cfg.limit:
                 cure = "change data.limit, or add documents"
@@ -119,7 +119,7 @@ def _divide(
             f"{part.source.name}: has one document, which cannot be divided; give a validation "
             "file, or write a long text as several rows, such as its paragraphs"
         )
-    if part.source.is_running:
+    if part.source.is_one_text:
         rest, taken = np.split(np.arange(len(part)), [max(len(part) - size, 1)])
         return part.take(rest), part.take(taken)
     problem = f"{part.source.name}: cannot take {size} of {len(part)} documents"
@@ -139,7 +139,7 @@ def _divide(
 def _documents(source: Source, cfg: DataConfig, labelled: bool) -> Split:
     """The documents of a source. Each has words and a label; without `labelled` the label is
     empty."""
-    if source.is_running and labelled:
+    if source.is_one_text and labelled:
         raise InputError(
             f"{source.name}: a text without labels; set task=language_model, or give .csv with "
             "text and label"

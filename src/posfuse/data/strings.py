@@ -60,8 +60,8 @@ def strings(
     trained = [n for n in range(first, last + 1) if rule.has(n)]
     if not trained or first < rule.shortest:
         raise InputError(
-            f"data.corpus.lengths: must be [min, max] with {rule.shortest} <= min <= max and a "
-            f"length of {rule.name}, which are {rule.lengths} (got {lengths})"
+            f"data.corpus.lengths: must be [min, max] with {rule.shortest} <= min <= max, "
+            f"and a length of {rule.name} ({rule.lengths}) between them (got {lengths})"
         )
     for n in test_lengths:
         if not rule.has(n):

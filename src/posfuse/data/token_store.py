@@ -150,7 +150,7 @@ def open_store(
     except OSError as error:
         if lacks_memory(error):
             raise
-        # Of another user. It was renamed as a whole, so no lock is needed to read it.
+        # The store of another user. It was renamed as a whole, so no lock is needed to read it.
         if isinstance(error, PermissionError) and (store := _read(folder)) is not None:
             return store
         raise InputError(
@@ -219,7 +219,7 @@ def _texts(parts: dict[str, Split], names: Iterable[str], poll: Poll) -> Iterato
 
 def _repeated(parts: dict[str, Split], poll: Poll) -> int:
     """The number of test documents whose text occurs in train; 0 for the lines of one text."""
-    if parts["train"].source.is_running:
+    if parts["train"].source.is_one_text:
         return 0
     known = set(map(hash, _texts(parts, ["train"], poll)))
     return sum(hash(text) in known for text in parts["test"].texts())

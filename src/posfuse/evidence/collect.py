@@ -245,7 +245,7 @@ def failures(folder: str | Path, runs: pd.DataFrame) -> list[str]:
     return [*count, *(f"{run}: {failure['message']}" for run, failure in unfinished)]
 
 
-def standing(folder: str | Path, sweep_id: str) -> str:
+def plan_status(folder: str | Path, sweep_id: str) -> str:
     """A sentence that states whether the sweep tests the frozen plan of a study."""
     study = re.sub(r"(_r\d+(_null)?)?_test$", "", sweep_id)  # perhaps of a repeat of its tuning
     plans = [place / study / "plan.yaml" for place in (Path(folder).resolve().parent, Path(folder))]

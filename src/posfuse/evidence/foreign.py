@@ -59,7 +59,10 @@ def read_foreign(path: Path, columns: Columns) -> "pd.DataFrame":
         heading = heading_of.get(canonical(name))
         if heading is None:
             has = first_names(headings)
-            raise InputError(f"{path}: no column {name!r}; it has {has}; name yours as an option")
+            raise InputError(
+                f"{path}: no column {name!r} among {has}; name it by --seed, --compare, --value, "
+                "--by or --where"
+            )
         if headings.count(heading) > 1:
             raise InputError(f"{path}: the header has {heading!r} twice; rename one of the columns")
         return heading

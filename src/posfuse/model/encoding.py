@@ -107,9 +107,9 @@ class Fourier(Table):
     Features for Multi-Dimensional Spatial Positional Encoding, eq. 2 and 6, one dimension and one
     group).
 
-    `gamma` is the distance, in tokens, at which positions differ. `features` is F, `hidden` the
-    width of the layer; null: d_model, for F rounded up to an even number. The features of P start
-    with an rms near that of the sinusoidal table, 0.71.
+    `gamma` is the distance, in tokens, at which positions differ. `features` is F (null:
+    d_model, rounded up to an even number). `hidden` is the width of the layer (null: d_model). The
+    features of P start with an rms near that of the sinusoidal table, 0.71.
     """
 
     def __init__(

@@ -49,7 +49,8 @@ class LanguageModel(FusionTransformer):
     @torch.no_grad()
     def step(self, ids: Tensor, positions: Tensor, cache: "Cache") -> Tensor:
         """The logits (B, V) of the token after the last one of ids (B, Q), which follow the tokens
-        of the cache and are added to it; positions (Q,) are theirs. Without dropout."""
+        of the cache and are added to it; positions (Q,) are theirs. Call it in
+        evaluation mode."""
         x = self.fuse(ids, positions)
         encodings = self.encoder.positions
         cache.positions = torch.cat((cache.positions, positions))
@@ -66,8 +67,8 @@ class LanguageModel(FusionTransformer):
         temperature: float = 0.0,
         draws: torch.Generator | None = None,
     ) -> Tensor:
-        """n successors of ids (B, L), one after another: (B, n). In evaluation mode; positions are
-        those of L + n tokens.
+        """n successors of ids (B, L), one after another: (B, n). Call it in evaluation mode;
+        positions are those of L + n tokens.
 
         Each is the most probable token. With a temperature above 0 it is a draw from the softmax of
         the logits divided by the temperature.
@@ -92,7 +93,7 @@ class LanguageModel(FusionTransformer):
     @torch.no_grad()
     def decode(self, ids: Tensor, is_target: Tensor) -> Tensor:
         """The most probable successor at each place of ids (B, L) with a target: (B, L), 0 at
-        places without one. is_target (B, L). In evaluation mode.
+        places without one. is_target (B, L). Call it in evaluation mode.
 
         After a target the model reads its own token as the next one; elsewhere it reads the next
         token of ids. A string ends at its last target.

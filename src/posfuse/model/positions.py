@@ -17,7 +17,7 @@ Parts = tuple[Tensor, ...]
 
 
 class PositionSampler:
-    """Positions 0, 1, 2 and so on, or with a `range` L of the numbers below it, ascending.
+    """Positions 0, 1, 2 and so on; with a `range`, L sorted random numbers below it.
 
     In training each step draws a subset. Elsewhere the subset depends only on `seed` and L: it
     consists of the first L numbers of one permutation of the range.

@@ -56,8 +56,8 @@ class PretrainedEncoder(Encoder):
     """
 
     def __init__(self, pretrained: nn.Module, d_model: int) -> None:
-        """pretrained: called with inputs_embeds (B, L, d) and attention_mask (B, L), it returns a
-        tuple that begins with (B, L, h), or what can be indexed like one. d_model: h."""
+        """pretrained: takes inputs_embeds (B, L, d) and attention_mask (B, L); item 0 of its
+        output is (B, L, h). d_model: h."""
         super().__init__(d_model, n_heads=1, n_layers=0, d_ff=1)
         self.pretrained = pretrained
 

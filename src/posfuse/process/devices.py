@@ -95,6 +95,7 @@ def take(places: list[str], sweep: Path) -> str:
             return place
         tries += 1
         if tries == 20:
-            print(f"another command uses every place in {folder}; waiting", file=sys.stderr)
+            message = f"another command uses all GPU places (locks in {folder}); waiting"
+            print(message, file=sys.stderr)
         time.sleep(0.1)
     return places[0]  # the run ends before it uses the place

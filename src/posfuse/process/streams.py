@@ -32,5 +32,5 @@ def failure_of_stdout(end: str = "") -> str | None:
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
-            return f"error: stdout: {error.strerror}; free it or print elsewhere"
+            return f"error: stdout: {error.strerror}; free space, or redirect the output"
     return None

@@ -250,9 +250,9 @@ def rankings_table(ranked: pd.DataFrame, criteria: Criteria) -> Table:
         keys=["group"],
         name="rankings",
         title="Rankings",
-        caption=f"From the best ({criteria.metric.best}) mean to the worst, with the mean. > the "
-        "neighbours are shown to differ, = they are shown to be equivalent, ? their order is not "
-        "shown. Shown: the number of > among neighbours.",
+        caption=f"Names from the best ({criteria.metric.best}) mean to the worst, with the mean. "
+        "Between neighbours: > different, = equivalent, ? undecided. Shown: how many neighbours "
+        "have >.",
     )
 
 

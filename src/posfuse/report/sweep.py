@@ -15,7 +15,7 @@ from posfuse.statistics.comparisons import Criteria, cells, compare, criteria_fo
 from posfuse.statistics.documents import DocumentEvidence, document_evidence
 from posfuse.statistics.lengths import beyond
 from posfuse.statistics.own_best import OwnBest, own_best
-from posfuse.statistics.second_differences import placebos, survival
+from posfuse.statistics.second_differences import placebos, pretraining_effect
 from posfuse.verdicts.claims import Claims, ClaimVerdict, judge_claims
 
 Compared = tuple[pd.DataFrame, list[str]]  # the rows of `compare`, and its notes
@@ -87,9 +87,9 @@ class Sweep:
         return placebos(self.best.best, self.criteria)
 
     @cached_property
-    def survival(self) -> pd.DataFrame:
+    def pretraining_effect(self) -> pd.DataFrame:
         """The changes of the gains by pretraining."""
-        return survival(self.comparisons, self.criteria)
+        return pretraining_effect(self.comparisons, self.criteria)
 
     @cached_property
     def classifiers(self) -> pd.DataFrame:

@@ -48,7 +48,7 @@ def check_combinations(cfg: Config) -> None:
 
 
 def require(cfg: Config, part: str, needs: Needs) -> None:
-    """Raise InputError for a key that has not the only value that fits a part of the config."""
+    """Raise InputError for a key of `needs` whose value is not the one that `part` needs."""
     given = flatten(asdict(cfg))
     for key, (value, why) in needs.items():
         if given.get(key, value) != value:

@@ -57,7 +57,7 @@ def with_folders(cfg: Config, folder: Path, recorded: dict[str, Any]) -> Config:
 
 
 def _place(key: str, path: str, cfg: Config, folder: Path, recorded: str | None) -> str:
-    """Where the files of a key are that have the recorded digest."""
+    """The path of a key's files with the recorded digest."""
     changed = None
     for place in filter(os.path.exists, _places(cfg, folder, path)):
         try:

@@ -27,8 +27,8 @@ def run_folder(data: str, encoding: str, fusion: Any, seed: int, overrides: Iter
     """The folder of a run in its sweep: data/encoding/fusion[/other overrides]/seed=n.
 
     The other overrides are written in characters that every file system accepts. If characters are
-    replaced or the text is long, a hash keeps two different runs apart. Of a key that names files
-    the last part is written, so that their place does not count.
+    replaced or the text is long, a hash keeps two different runs apart. For a key that
+    names files only the last part of the path is written, so that moving them changes nothing.
     """
     own = sorted(map(_without_place, other_overrides(overrides)))
     text = "__".join(own)
@@ -91,7 +91,7 @@ def started_in(folder: Path) -> list[Path]:
 
 
 def lies_in(record: dict[str, Any], folder: Path) -> bool:
-    """True if a folder that a sweep gave to a run belongs to the run with this record."""
+    """True if the folder ends with the path that a sweep gives to the run of this record."""
     named = (part for key in (*AXES, "variant") if (part := record.get(key)))
     parts = (*named, f"seed={record.get('seed')}")
     return folder.parts[-len(parts) :] == parts

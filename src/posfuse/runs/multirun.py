@@ -127,7 +127,8 @@ def check_is_current(folder: Path) -> None:
     failure = read_failure(folder)
     if failure and failure["kind"] == Conflict.kind and asked_beside(folder) != []:
         raise InputError(
-            f"{folder}: left out, not the run that was last asked for: {failure['message']}"
+            f"{folder}: left out, because the last command asked for another run here: "
+            f"{failure['message']}"
         )
 
 

@@ -62,8 +62,8 @@ def cautions(
     arms: Mapping[str, Arm], n: int, most_last: float = MOST_LAST, few: str = FEW,
     solved: float | None = None,
 ) -> Cautions:  # fmt: skip
-    """The cautions of a verdict of n seeds, from its arms by name. If it is about runs that are
-    solved from a result on, it has no t-test, and two groups of runs do not matter."""
+    """The cautions of a verdict of n seeds, from its arms by name. With `solved` it
+    is about solved runs: it has no t-test, so two groups of runs do not matter."""
     leans: Cautions = {few: []} if n < FEWEST else {}
 
     def of(arm: Arm) -> dict[str, bool]:

@@ -146,7 +146,7 @@ def variance(runs: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
     settings of the split if several were run), n, std, low and high (chi-square interval) of the
     metric on the test split; share, the variance in percent of that of the row whose set contains
     all others, with the same held seeds, NaN without such a row; and delta_n, delta_std, delta_low,
-    delta_high and delta_share, the same for the differences to the baseline, paired by seed.
+    delta_high and delta_share, the same for the differences from the baseline, paired by seed.
     """
     if not is_held(runs).any():
         return pd.DataFrame()

@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def differences(contrast: Mapping[Any, float], outcomes: pd.DataFrame) -> "pd.Series[float]":
-    """The weighted sums of all seeds that every arm has. `outcomes` has a row for each seed and a
-    column for each arm."""
+    """The weighted sum over arms, for each seed that every arm has. `outcomes` has a row for
+    each seed and a column for each arm."""
     assert abs(sum(contrast.values())) < 1e-9
     if any(arm not in outcomes for arm in contrast):
         return pd.Series(dtype=float)

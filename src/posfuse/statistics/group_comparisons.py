@@ -118,8 +118,8 @@ def _all_pairs(g: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     following = np.searchsorted(g, g, side="right") - np.arange(len(g)) - 1
     if (n := int(following.sum())) > MOST_COMPARISONS:
         raise InputError(
-            f"--all-pairs: makes {n:,} comparisons, and {MOST_COMPARISONS:,} are possible; compare "
-            "fewer with --where, or with one --baseline"
+            f"--all-pairs: makes {n:,} comparisons, above the limit of {MOST_COMPARISONS:,}; "
+            "compare fewer with --where, or with one --baseline"
         )
     one = np.repeat(np.arange(len(g)), following)
     first = np.repeat(np.cumsum(following) - following, following)

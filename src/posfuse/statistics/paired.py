@@ -242,6 +242,6 @@ def curvatures(gains: ArrayLike, lengths: ArrayLike) -> Floats:
 
 
 def _without_noise(estimates: Floats, values: Floats) -> Floats:
-    """The values with rounding errors set to 0, because the spread of rounding errors could give
-    any p-value."""
+    """The estimates, with rounding errors set to 0, because the spread of rounding errors could
+    give any p-value."""
     return np.where(np.abs(estimates) <= 1e-9 * np.abs(values).max(), 0.0, estimates)

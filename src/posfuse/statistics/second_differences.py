@@ -31,7 +31,7 @@ def placebos(comparisons: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
     return second_differences(comparisons, is_placebo, same, criteria, "placebo")
 
 
-def survival(comparisons: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
+def pretraining_effect(comparisons: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
     """The rows of `second_differences` with `scratch`, for each comparison with pretraining whose
     operator and baseline were trained from scratch too, with the same settings otherwise."""
     same = [comparisons[name] for name in ("data", "encoding", "fusion", "besides_pretraining")]

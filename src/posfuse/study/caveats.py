@@ -64,7 +64,7 @@ def of_verdicts(plan: Plan, state: Progress, runs: pd.DataFrame) -> dict[str, Ca
 
 def sentences(leans: Mapping[str, Cautions], has_table: bool = False) -> tuple[dict[str, str], str]:
     """The cautions of each hypothesis, and a sentence about all of them. Without cautions a text is
-    empty. Beside a table of cautions, one that several hypotheses share is not named again."""
+    empty. With `has_table`, a caution that several hypotheses share is only in the table."""
     of_all = shared_by_all(leans)
     counts = Counter((text, *arms) for each in leans.values() for text, arms in each.items())
     own = {}

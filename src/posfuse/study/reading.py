@@ -150,7 +150,7 @@ def _check_repeats(study: Study) -> None:
     if study.testing.looks[-1] > n:
         raise InputError(
             f"testing.looks: the last look needs {study.testing.looks[-1]} repeats, but "
-            f"tuning.repeats={n}; looks count repeats"
+            f"tuning.repeats={n}; use looks up to {n}"
         )
     for i, h in enumerate(study.hypotheses):
         if not study.assumed_for(h).between:
@@ -171,7 +171,10 @@ def _check_test(test: Evaluation, tuning: list[int], units: str) -> None:
             f"testing.looks: must be ascending numbers of {units} from 2 on (got {looks})"
         )
     if len(seeds) < looks[-1]:
-        raise InputError(f"testing.seeds: {len(seeds)} seeds, but the last look needs {looks[-1]}")
+        raise InputError(
+            f"testing.seeds: {len(seeds)} seeds, but the last look needs {looks[-1]}; add "
+            "seeds, or lower the last look"
+        )
     ends = [0.0, *test.spent, test.alpha]
     if test.spent and (
         len(test.spent) != len(looks)
@@ -209,7 +212,9 @@ def _check_solved(study: Study) -> None:
     if not study.measured.is_share:
         raise InputError(f"solved: {study.metric} is not in percent; remove solved")
     if study.repeats > 1:
-        raise InputError("solved: compares seeds, tuning.repeats compares repeats; remove one")
+        raise InputError(
+            "solved: its tests compare seeds, but tuning.repeats compares repeats; remove one"
+        )
     looks = study.looks
     for place, h in asked.items():
         is_own = h.assumed or study.solved is None  # other hypotheses may be about the metric
@@ -218,8 +223,8 @@ def _check_solved(study: Study) -> None:
         if d >= 100 or not d * (100 - d) <= spread**2 <= 100**2 - d**2:
             raise InputError(
                 f"{key}: differences of 100, 0 and -100 points with a mean of d={d:g} have a "
-                f"spread from √(d (100 - d)) to √(100² - d²) (got {spread:g}); give such as "
-                "{difference: 40, spread: 60}"
+                f"spread from √(d (100 - d)) to √(100² - d²) (got {spread:g}); give, for "
+                "example, {difference: 40, spread: 60}"
             )
         if h.solved is not None and h.solved <= 1:
             raise InputError(f"solved: must be in percent (got {h.solved:g}), for example 90")

@@ -66,13 +66,13 @@ class Tuning(Strict):
 class Evaluation(Strict):
     """The fresh seeds and the looks."""
 
-    seeds: Annotated[Seeds, about("none of them is a tuning seed")] = None
+    seeds: Annotated[Seeds, about("test seeds; none may be a tuning seed")] = None
     looks: Annotated[
         list[int], about("numbers of seeds per arm at the looks, or of repeats", max_length=50)
     ] = field(default_factory=list)
     alpha: Annotated[float, about("error rate of each family", gt=0, lt=0.5)] = 0.05
-    spent: Annotated[list[float], about("alpha up to each look; empty: O'Brien-Fleming")] = field(
-        default_factory=list
+    spent: Annotated[list[float], about("alpha spent up to each look; empty: O'Brien-Fleming")] = (
+        field(default_factory=list)
     )
 
 
@@ -99,10 +99,16 @@ class Hypothesis(Strict):
     expects: Annotated[str, one_of(EXPECTED)] = ""
     margin: Annotated[
         float | None,
-        about("what does not matter; default: 1 point, or 0.01 bits per byte", gt=0, le=100),
+        about(
+            "largest difference that does not matter; default: 1 point, or 0.01 bits per byte",
+            gt=0,
+            le=100,
+        ),
     ] = None  # None until its study is made
     family: Annotated[str, about("hypotheses that share alpha")] = "primary"
-    outcome: Annotated[str, about("the metric; or beyond: beyond the trained length")] = ""
+    outcome: Annotated[
+        str, about("the metric (default), or beyond: its mean beyond the trained length")
+    ] = ""
     solved: Annotated[float | None, about("percent, in place of the study's", gt=0, le=100)] = None
     assumed: Annotated[Assumed | None, about("in place of the study's")] = None
 
@@ -159,7 +165,9 @@ class Hypothesis(Strict):
 class Convergence(Strict):
     """The limit for the caution that an arm was still improving."""
 
-    most_last: Annotated[float, about("largest share of runs best at the end", ge=0, le=1)] = 0.5
+    most_last: Annotated[
+        float, about("largest share of runs whose best evaluation was the last", ge=0, le=1)
+    ] = 0.5
 
 
 @dataclass
@@ -167,7 +175,7 @@ class Study(Strict):
     question: str
     metric: Annotated[str, one_of(METRICS)] = "accuracy"
     solved: Annotated[
-        float | None, about("percent of the metric from which on a run is solved", gt=0, le=100)
+        float | None, about("lowest test result, in percent, of a solved run", gt=0, le=100)
     ] = None
     base: Annotated[str, about("a file of conf/ that all runs start from")] = ""
     searchpath: Annotated[list[str], about("folders with config files of your own")] = field(

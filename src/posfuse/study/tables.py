@@ -64,7 +64,7 @@ def numbers(v: HypothesisVerdict, metric: Metric) -> str:
 def answer(v: HypothesisVerdict, metric: Metric, caution: str) -> Answer:
     """The row of a hypothesis in the table at the top of a page."""
     h, shown, digits = v.hypothesis, v.shown, metric.digits - 1
-    words = (numbers(v, metric), caution, f"Named {h.name} below.")
+    words = (numbers(v, metric), caution, f"Its name below: {h.name}.")
     details = " ".join(filter(None, words))
     if shown is None:
         return Answer(v.verdict, statement(v), details=details)
@@ -140,8 +140,9 @@ def verdict_table(study: Study, state: Progress) -> Table:
         "decides it. A difference is decided if p is at most the level of its look (alpha "
         "spending, shared by Holm's rule within the family, for differences and for equivalences "
         "alike). Equivalence uses the level of a one-sided test. The interval belongs to the test "
-        "that decided, otherwise to the test of a difference. For one hypothesis it holds at all "
-        f"looks together; several hypotheses together need wider ones.{caption * has_more}"
+        "that decided, otherwise to the test of a difference. The interval of one "
+        "hypothesis holds at all looks together. Several hypotheses together need wider "
+        f"intervals.{caption * has_more}"
         f"{solved_legend(study)}",
     )  # fmt: skip
 

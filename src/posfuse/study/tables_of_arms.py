@@ -97,8 +97,8 @@ def lengths_table(runs: pd.DataFrame, metric: Metric) -> Table | None:
         name="lengths",
         title=f"{metric.heading} by test length",
         caption=f"{_capital(metric.level)} by the length of the test documents in tokens: mean ± "
-        "standard deviation over test seeds, number of seeds in brackets. At data.max_len it is "
-        "that of the ordinary test split, if there is no test of this length. Runs that diverged "
+        "standard deviation over test seeds, number of seeds in brackets. If no test has "
+        "the length data.max_len, its column shows the ordinary test split. Runs that diverged "
         "are left out.",
     )
 
@@ -202,11 +202,11 @@ def tuning_table(plan: Plan, runs: pd.DataFrame) -> Table | None:
         ],
         keys=["arm"],
         name="tuning_noise",
-        title="How far the tunings agree",
+        title="Noise of tuning",
         caption=f"The values that the repeats chose, and the standard deviation of test "
         f"{metric.title} between repeats (tuning) and within them (seeds), in {metric.unit}. "
-        "Share: of the variance of one run that lies between repeats, with its exact 95 % interval "
-        "for normal values.",
+        "Share: the fraction of a run's variance that lies between repeats, with its exact 95 % "
+        "interval for normal values.",
     )
 
 

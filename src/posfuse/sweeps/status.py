@@ -77,7 +77,7 @@ def status_of(folder: Path, sweep: Path, is_asked: bool = False) -> RunStatus:
     if _is_locked(folder):
         return RunStatus(*place, "running", *_progress(folder))
     failure = records.read_failure(folder)
-    # The process that another command met there has ended since.
+    # After AlreadyRunning, the process that ran the run has ended.
     if failure and failure["kind"] != AlreadyRunning.kind:
         state = failure["kind"] if failure["kind"] == records.INTERRUPTED else "failed"
         return RunStatus(*place, state, failure["message"])

@@ -133,7 +133,7 @@ def report(shown: Shown, entity: str, project: str) -> wr.Report:
 
 
 def paired_table(shown: Shown) -> str:
-    """The differences to the baseline as in posfuse report, and notes on runs that are not
+    """The differences from the baseline as in posfuse report, and notes on runs that are not
     compared."""
     table = "Nothing to compare."
     if not shown.comparisons.empty:

@@ -1,4 +1,4 @@
-"""Sets W&B's environment: the folders of its files, and no id from outside. Names the project."""
+"""Sets and removes W&B's environment variables, and names the project."""
 
 import logging
 import os
@@ -23,8 +23,8 @@ _set: dict[str, str] = {}  # set by `prepare`; the next sweep of the process may
 def prepare(sweep: Path, of_agent: bool = False) -> None:
     """Set W&B's environment variables, except variables that the user has set. W&B's files go to
     the sweep's folder, and it prints nothing and sends no error reports. Variables that would give
-    a run another id are removed, with a warning, unless the run is one of W&B's agent. So are
-    variables with a run's name, group, job type and tags, which posfuse sets."""
+    a run another id are removed, with a warning, unless the run is one of W&B's agent. Variables
+    with a run's name, group, job type and tags are removed too, because posfuse sets these."""
     if not of_agent:
         _ignore(IDENTITY, "a run's id in W&B follows from its config and its sweep")
     _ignore(

@@ -123,15 +123,15 @@ def _take_apart(cfg: Config, path: str, family: str, model: Any) -> Host:
 
     if not _close(encoded[0], expected[0]) or not _close(encoded[1, :short], expected[1, :short]):
         raise InputError(
-            f"{family}, whose path for inputs_embeds gives other outputs than its tokens; {OTHERS}"
+            f"{family}, whose outputs for inputs_embeds differ from those for input_ids; {OTHERS}"
         )
     if not _close(encoder(x[1:, :short], lengths[1:]), encoded[1:, :short]):
         raise InputError(f"{family}, whose outputs depend on padding; {OTHERS}")
     order = torch.randperm(length, generator=draws.manual_seed(0))
     if not _close(encoder(x[:1, order], lengths[:1]), encoded[:1, order]):
         raise InputError(
-            f"{family}, which knows the order of tokens without its position table (by relative "
-            f"positions, convolutions, windows or a causal mask); {OTHERS}"
+            f"{family}, whose outputs depend on the order of tokens without its position table (by "
+            f"relative positions, convolutions, windows or a causal mask); {OTHERS}"
         )
     for part in (embedding, model):
         part.train()
@@ -145,7 +145,7 @@ def _first_row(model: Any, table: nn.Embedding, embedding: nn.Embedding) -> int:
     model(inputs_embeds=embedding.weight[None, :2], attention_mask=torch.ones(1, 2).long())
     hook.remove()
     if not asked:
-        raise ValueError("it leaves its position table out for given embeddings")
+        raise ValueError("it does not use its position table with inputs_embeds")
     first, second = asked[0].flatten()[:2].tolist()
     if second != first + 1:
         raise ValueError(f"its tokens have the positions {first} and {second}")

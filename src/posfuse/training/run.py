@@ -67,7 +67,7 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> Record:
     backbone = build_backbone(cfg)  # refuses a wrong value before any data is loaded
     if pretrained := pretrain(cfg):
         facts["pretrain"] = masked_pretraining.facts(pretrained)
-        set_process(cfg)  # without the memory of pretraining, which another run may have done
+        set_process(cfg)  # resets the peak memory: another run may have done the pretraining
     stopwatch = Stopwatch()
     data, module = build(cfg, backbone, pretrained)
     facts |= data.facts() | {"task": {"metric": data.task.metric}}
@@ -105,8 +105,8 @@ def pretrain(cfg: Config) -> Path | None:
     """The folder of the run's pretraining, or None. If it is missing or incomplete, this process
     makes or resumes it, and other processes wait.
 
-    Raises Interrupted after a signal, and the errors of a run. Those of the second phase, whose
-    config is `cfg`, precede the first one, which may take hours.
+    Raises Interrupted after a signal, and the errors of a run. The config of the second
+    phase, `cfg`, is checked first, because pretraining may take hours.
     """
     if cfg.pretrain.name == "none":
         return None

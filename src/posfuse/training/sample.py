@@ -16,8 +16,8 @@ from posfuse.training.trained import load_run
 
 def prompt_ids(text: str, cfg: Config, data: TextDataModule) -> torch.Tensor:
     """The prompt's tokens, (1, L). Raises InputError if it is empty or, for a task, has an unknown
-    symbol. An unknown word or character of a text is `<unk>`. White space is empty if it only
-    separates words."""
+    symbol. An unknown word or character of a text is `<unk>`. A prompt of white space
+    is empty if white space only separates words."""
     vocabulary = cfg.data.vocabulary
     separates = vocabulary.unit == "words" and vocabulary.file is None
     if not (text.strip() if separates else text):
@@ -27,7 +27,7 @@ def prompt_ids(text: str, cfg: Config, data: TextDataModule) -> torch.Tensor:
     ids = data.store.encoder(vocabulary)([text])[0].tolist()
     if is_task(cfg.data) and UNKNOWN in ids:
         symbols = " ".join(data.store.words(range(len(SPECIAL), data.store.vocabulary_size)))
-        raise InputError(f"--prompt: not symbols of {cfg.data.name}; give some of these: {symbols}")
+        raise InputError(f"--prompt: has symbols that {cfg.data.name} lacks; use only: {symbols}")
     return torch.tensor([ids])
 
 

@@ -33,7 +33,7 @@ from posfuse.verdicts.kinds import EXTRAPOLATES, KINDS, Test, how_to_settle, p_v
 AXIS_OF = {"regime": "data", **{axis: axis for axis in CELL}}
 
 OF = ("difference", "position")  # the gain, or the part of it from position
-BASELINE = "needs --baseline"  # needed for a claim about differences to another fusion
+BASELINE = "needs --baseline"  # needed for a claim about differences from another fusion
 
 
 # The rows of `compare` for the test split, and for the areas beyond the trained length.
@@ -111,7 +111,9 @@ def read_claims(path: Path | None = None) -> Claims:
 
 def _check(claim: Claim, claims: Claims, place: str) -> None:
     if (claim.kind == "less_stable") != (claim.than is not None):
-        raise InputError(f"{place}: kind less_stable, and no other, needs `than: FUSION`")
+        raise InputError(
+            f"{place}.than: name a fusion for kind less_stable; remove it for other kinds"
+        )
     if claim.of == "position" and claim.kind == "less_stable":
         raise InputError(f"{place}: `of: position` is not for kind less_stable; remove it")
     if claim.kind == "negligible" and claim.margin is not None and claim.margin <= 0:

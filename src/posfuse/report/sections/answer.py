@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from posfuse.evidence.collect import standing
+from posfuse.evidence.collect import plan_status
 from posfuse.evidence.metric import Metric
 from posfuse.report.sections.section import Answer, Section, answer_of
 from posfuse.report.sweep import Sweep
@@ -23,10 +23,10 @@ def section(sweep: Sweep) -> Section:
     best, criteria = sweep.best, sweep.criteria
     rows = rows_of(best.best, best.others(sweep.comparisons))
     second = rows_of(sweep.best_placebos, best.others(sweep.placebos))
-    second += rows_of(best.others(sweep.survival))
+    second += rows_of(best.others(sweep.pretraining_effect))
     first = [question(sweep), *lead(rows, best.best, criteria)]
     return Section(
-        lead=[*first, *to_compare(sweep), standing(sweep.folder, sweep.name)],
+        lead=[*first, *to_compare(sweep), plan_status(sweep.folder, sweep.name)],
         answers=answers(rows, second, criteria),
         margin=criteria.margin,
         unit=criteria.metric.points,
@@ -69,17 +69,17 @@ def rows_of(*frames: pd.DataFrame) -> list[Row]:
 
 
 def lead(rows: list[Row], best: pd.DataFrame, criteria: Criteria) -> list[str]:
-    """A line with the number of decided differences to the baseline, and a line with the keys of
+    """A line with the number of decided differences from the baseline, and a line with the keys of
     which each operator has its own best values."""
     tested = [row for row in rows if not np.isnan(row["p_t"]) and row["role"] == PRIMARY]
     others = sum(row["role"] == EXPLORATORY for row in rows)
     more = f" {others} more {'is' if others == 1 else 'are'} exploratory." if others else ""
     base = criteria.baseline
-    first = f"No difference to {base} could be tested.{more}"
+    first = f"No difference from {base} could be tested.{more}"
     if tested:
         number = sum(row["verdict"] in DECIDED for row in tested)
         first = (
-            f"Decided: {number} of {len(tested)} differences to {base}: p ≤ {criteria.alpha:g} "
+            f"Decided: {number} of {len(tested)} differences from {base}: p ≤ {criteria.alpha:g} "
             f"after Holm's adjustment, for a difference or for equivalence within "
             f"±{criteria.within} on these test documents.{more}"
         )

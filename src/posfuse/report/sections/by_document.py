@@ -109,9 +109,9 @@ def bins_table(bins: pd.DataFrame, trends: pd.DataFrame, baseline: str) -> Table
         ],
         name="gain_by_length",
         title="Gain by document length inside each corpus",
-        caption=f"Difference to {baseline} in points of test accuracy among the documents of each "
-        "length bin: mean over n seeds with its 95 % t interval. The bins are quartiles of the "
-        "number of tokens that the model reads. Trend: mean slope over seeds in points per "
+        caption=f"Difference from {baseline} in points of test accuracy among the documents of "
+        "each length bin: mean over n seeds with its 95 % t interval. The bins are quartiles of "
+        "the number of tokens that the model reads. Trend: mean slope over seeds in points per "
         "doubling of length, and its two-sided p.",
     )
 
@@ -137,15 +137,14 @@ def interactions_table(interactions: pd.DataFrame, criteria: Criteria) -> Table:
         ],
         name="interaction",
         title="Does the gain grow with length, across corpora?",
-        caption=f"Slope of the difference to {criteria.baseline} over the mean length of the "
+        caption=f"Slope of the difference from {criteria.baseline} over the mean length of the "
         f"corpora, in {metric.unit} per doubling of length{metric.better}. Least squares gives one "
         "slope for each seed that all corpora have; the table shows the mean of these n slopes, "
         "its 95 % t interval, and the two-sided p of a t-test and of sign flips. p fit: lack of "
         "fit, a "
         "t-test of each seed's curvature, from three lengths; if it is small, the gain does not "
-        "follow a straight line and its slope means little. one task: the task of which these "
-        "corpora vary the length "
-        "alone; other corpora differ in more than length.",
+        "follow a straight line and its slope means little. one task: its name, if the corpora "
+        "differ only in its length; if it is empty, they differ in more.",
     )
 
 

@@ -61,8 +61,8 @@ def length_tables(
         name="lengths",
         title=f"{metric.heading} by test length",
         caption=f"Test {metric.level}, mean over seeds, by the length of the test documents in "
-        "tokens. At data.max_len it is that of the ordinary test split, if there is no test of "
-        f"this length. beyond: the {area}: mean ± standard deviation over seeds, number of "
+        "tokens. If no test has the length data.max_len, its column shows the ordinary test "
+        f"split. beyond: the {area}: mean ± standard deviation over seeds, number of "
         f"seeds in brackets.{windows}",
     )
     tables = [shown]
@@ -77,7 +77,7 @@ def length_tables(
         means = _means(cells, metric)
         tables.append(table_of(cells, means, name="sliding", title=title, caption=caption))
     if not comparisons.empty:
-        title = f"Paired differences to {criteria.baseline} beyond the trained length"
+        title = f"Paired differences from {criteria.baseline} beyond the trained length"
         caption = f"{to_baseline(criteria, area)}."
         tables.append(short_table(comparisons, criteria, "beyond", title, caption))
     return tables

@@ -12,8 +12,8 @@ from posfuse.report.table import p_value
 from posfuse.verdicts.claims import ClaimVerdict, not_judged
 
 FAMILY = (
-    "Claims: their p-values have a Holm adjustment over all claims, and those above one over all "
-    "differences."
+    "The p-values of claims are adjusted by Holm's method over all claims. Those above are "
+    "adjusted over all differences."
 )
 
 

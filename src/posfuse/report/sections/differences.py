@@ -1,4 +1,4 @@
-"""The differences to the baseline: tables, tests and figures."""
+"""The differences from the baseline: tables, tests and figures."""
 
 from functools import partial
 
@@ -69,7 +69,7 @@ def section(sweep: Sweep) -> Section:
     ]
     drawings = [
         *drawing(deltas, comparisons, criteria,
-                 caption=f"Paired differences to {criteria.baseline}; each mark is one seed."),
+                 caption=f"Paired differences from {criteria.baseline}; each mark is one seed."),
         *drawing(forest, comparisons, criteria, caption="Every comparison with its 95 % t "
                  f"interval; the band is ±{criteria.within}, within which a difference does not "
                  "matter."),
@@ -109,7 +109,7 @@ def differences_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
             ("seeds: equivalence", table.seeds, "seeds_equivalence"),
         ],
         name="paired_differences",
-        title=f"Paired differences to {criteria.baseline}",
+        title=f"Paired differences from {criteria.baseline}",
         caption=f"{to_baseline(criteria)}, paired by seed: mean "
         "± standard deviation over n pairs. 95 % intervals: Student's t, and the bias-corrected "
         "accelerated bootstrap (BCa), which is too narrow with few seeds (it covers 83 % with 5). "
@@ -117,11 +117,11 @@ def differences_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
         f"beats {criteria.baseline} with the same seed (a tie counts half), with its exact "
         "interval. outperforms (Bouthillier et al. 2021): yes if that interval is above 0.5 and "
         f"reaches above {GAMMA:g}, loses if the reverse holds, little if it excludes 0.5 but does "
-        "not reach that far. Seeds needed for 80 % power, two-sided, at alpha "
-        f"= {level:.2g} ({criteria.alpha:g} divided by the size of the family, the strictest of "
-        "Holm's levels) and for the upper 80 % confidence limit of the standard deviation: to "
-        f"detect the observed difference, to detect {effect}, and to show equivalence within "
-        f"±{criteria.within} if the true difference is 0.",
+        "not reach that far, open if it contains 0.5. Seeds needed for 80 % power, two-sided, "
+        f"at alpha = {level:.2g} ({criteria.alpha:g} divided by the size of the family, the "
+        "strictest of Holm's levels) and for the upper 80 % confidence limit of the standard "
+        f"deviation: to detect the observed difference, to detect {effect}, and to show "
+        f"equivalence within ±{criteria.within} if the true difference is 0.",
     )
 
 
@@ -141,7 +141,7 @@ def tests_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
             ("equiv. Holm", p_value, "p_equivalence_holm"),
         ],
         name="paired_tests",
-        title=f"Tests of the differences to {criteria.baseline}",
+        title=f"Tests of the differences from {criteria.baseline}",
         caption="Two-sided p-values: paired t-test; its Holm adjustment over the "
         f"{family_size(comparisons)} comparisons of the family; Wilcoxon's signed-rank "
         "test; sign-flip permutation test; smallest: the lowest p that n seeds can reach in the "
@@ -166,7 +166,8 @@ def short_table(
         comparisons,
         verdict_columns(metric),
         name=name,
-        title=title or f"Paired differences to {criteria.baseline}, {metric.points}{metric.better}",
+        title=title
+        or f"Paired differences from {criteria.baseline}, {metric.points}{metric.better}",
         caption=" ".join(
             filter(None, [caption, least_p(comparisons), outside_family(comparisons, criteria)])
         ),
@@ -200,12 +201,12 @@ def to_baseline(criteria: Criteria, what: str = "") -> str:
     metric."""
     metric = criteria.metric
     points = f"{'points of ' * metric.is_share}{what}" if what else metric.points
-    return f"Difference to {criteria.baseline} in {points}{metric.better}"
+    return f"Difference from {criteria.baseline} in {points}{metric.better}"
 
 
 @style.styled
 def deltas(comparisons: pd.DataFrame, criteria: Criteria) -> Figure:
-    """Every seed's difference to the baseline, a panel for each data x encoding x variant."""
+    """Every seed's difference from the baseline, a panel for each data x encoding x variant."""
     groups = comparisons.groupby(plot.PANEL, sort=False)
     every = [part.to_dict("records") for _, part in groups]
     views = plot.shared_views(every, [rows[0]["data"] for rows in every], with_seeds=True)

@@ -162,9 +162,9 @@ def budget_table(by_budget: pd.DataFrame, metric: Metric, more: str) -> Table:
         keys,
         name="budget",
         title=f"Validation {metric.title} by tuning budget",
-        caption=f"The expected best validation {metric.title}{', in %,' * metric.is_share} of so "
-        f"many of the {'arm' if keys else 'operator'}'s trials drawn at random (Dodge "
-        f"et al. 2019, without replacement). {more}",
+        caption=f"The expected best validation {metric.title}{', in %,' * metric.is_share} of k "
+        f"random trials of the {'arm' if keys else 'operator'}, drawn without replacement (Dodge "
+        f"et al. 2019). The columns are k. {more}",
     )
 
 

@@ -33,7 +33,7 @@ NAMES = {"placebo": "placebo", "scratch": "pretraining"}  # of the tables
 
 def section(sweep: Sweep) -> Section:
     tables = second_tables(sweep.placebos, sweep.criteria)
-    tables += second_tables(sweep.survival, sweep.criteria)
+    tables += second_tables(sweep.pretraining_effect, sweep.criteria)
     shown = [] if sweep.is_tuned else list(map(formats.Fitted, tables))
     return Section(PAIRED, tables=tables, shown=shown)
 

@@ -50,10 +50,10 @@ def convergence_tables(trained: pd.DataFrame) -> list[Table]:
         ("evaluations", "{:.1f}".format, "evaluations"),
     ]
     caption = (
-        "How many runs had their best validation result at the last evaluation, and the mean "
-        "number of that evaluation and of all of them (epochs, if a run was evaluated once after "
-        "each). A run that was best at the end may get better with more training, so an operator "
-        "with many such runs may be undertrained."
+        "How many runs had their best validation result at the last evaluation, the mean number of "
+        "the best evaluation, and the mean number of evaluations (epochs, if a run was evaluated "
+        "once after each). A run that was best at the end may get better with more training, so an "
+        "operator with many such runs may be undertrained."
     )
     title = "Runs that were best at their last evaluation"
     return [table_of(trained, columns, name="convergence", title=title, caption=caption)]
@@ -131,7 +131,7 @@ def variance_tables(spreads: pd.DataFrame, criteria: Criteria) -> list[Table]:
         "in which only these sources of randomness follow the seed and the others are fixed "
         "(Bouthillier et al. 2021), with its 95 % interval (chi-square, for normal results); "
         "% of variance: its square in percent of that of the runs in which all of them follow the "
-        f"seed. The same for the difference to {criteria.baseline}, paired by seed. Each share "
+        f"seed. The same for the difference from {criteria.baseline}, paired by seed. Each share "
         "belongs to the values "
         "at which the other sources are fixed. Sources that act together count in each of their "
         "shares, so the shares may add up to more than 100.",

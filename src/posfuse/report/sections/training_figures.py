@@ -81,9 +81,9 @@ def loss_by_position(rows: pd.DataFrame) -> Figure:
 
     bits = rows.assign(value=rows["value"] / np.log(2), place=rows["high"] + 1)
     caption = (
-        "test loss in bits per target by the target's place in the window; a mark stands for its "
-        "place and all places after the mark before; line: mean over seeds; band: from the lowest "
-        "seed to the highest"
+        "test loss in bits per target by the target's place in the window; a mark is the mean over "
+        "its place and the places since the previous mark; line: mean over seeds; band: from the "
+        "lowest seed to the highest"
     )
     figure, panels = plot.panel_figure(bits, caption, (3.0, 2.3))
     for part, (axis,) in panels:

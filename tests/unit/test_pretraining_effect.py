@@ -5,7 +5,7 @@ from scipy import stats
 
 from posfuse.evidence.collect import collect
 from posfuse.statistics.comparisons import Criteria, compare
-from posfuse.statistics.second_differences import survival
+from posfuse.statistics.second_differences import pretraining_effect
 from small_records import reported, write_sweep
 
 # Gains of 12.5, 10, 12.5, 12.5 and of 2.5, 2.5, 0, 5.
@@ -20,7 +20,7 @@ def write_both(root, **more):
 
 
 def found_in(root):
-    return survival(compare(collect(root)[0], Criteria())[0], Criteria())
+    return pretraining_effect(compare(collect(root)[0], Criteria())[0], Criteria())
 
 
 def test_what_pretraining_changes_by_hand(tmp_path):
