@@ -12,7 +12,7 @@ from posfuse.statistics import over_documents as over
 from posfuse.statistics import paired as st
 from posfuse.statistics.comparisons import Criteria
 from posfuse.statistics.contrasts import EQUIVALENT
-from posfuse.statistics.power import equivalence_power, power
+from posfuse.statistics.power import decision_power
 from posfuse.statistics.sequential import Looks, Margins, judge_family
 from posfuse.verdicts.claims import judge_claims, read_claims
 from violations import DIFFERENT, rate, share_of
@@ -256,7 +256,7 @@ def detection(effect: float, std: float, n: int, samples: int, seed: int) -> dic
     return {
         "true difference": f"{effect:.2f}", "standard deviation": f"{std:.2f}", "seeds": n,
         "found (paired t)": rate(found, samples),
-        "power calculation": f"{power(effect, std, n):.3f}",
+        "power calculation": f"{decision_power(effect, std, n, 0.0):.3f}",
     }  # fmt: skip
 
 
@@ -271,7 +271,7 @@ def equivalence(std: float, n: int, samples: int, seed: int) -> dict[str, Any]:
     return {
         "standard deviation": f"{std:g}", "seeds": n,
         "declared at zero": rate(at_zero, samples),
-        "power calculation": f"{equivalence_power(std, margin, n):.3f}",
+        "power calculation": f"{decision_power(0.0, std, n, margin, np.inf):.3f}",
         "declared at the margin (error)": rate(at_margin, samples),
     }  # fmt: skip
 

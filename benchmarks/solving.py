@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import optimize, stats
 
 from posfuse.statistics import shares
-from posfuse.statistics.power import power as power_of_t
+from posfuse.statistics.power import decision_power
 from posfuse.statistics.sequential import Looks
 from violations import rate
 
@@ -175,7 +175,7 @@ CASES: dict[str, Callable[..., tuple[Array, Array]]] = {
 def found(case: str, n: int, simulated: int, seed: int) -> dict[str, str]:
     """Shares of studies of one hypothesis and one look that find a difference. With normal noise t
     finds 80 %, and runs count as solved from the middle of both arms."""
-    effect = optimize.brentq(lambda e: power_of_t(e, 1.0, n) - 0.8, 0.1, 5.0)
+    effect = optimize.brentq(lambda e: decision_power(e, 1.0, n, 0.0) - 0.8, 0.1, 5.0)
     a, b = CASES[case](np.random.default_rng(seed), (simulated, n), effect / np.sqrt(2))
     row = {"runs": case, "seeds": f"{n}"}
     number = partial(hits, a=a, b=b, family=1, designs=(Looks((n,)),))

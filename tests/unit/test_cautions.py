@@ -17,7 +17,7 @@ from posfuse.statistics import cautions as st
 from posfuse.statistics.cautions import Arm
 from posfuse.statistics.comparisons import Criteria, compare
 from posfuse.statistics.own_best import own_best
-from posfuse.statistics.power import equivalence_power
+from posfuse.statistics.power import decision_power
 from posfuse.study import caveats as cautions
 from posfuse.study import results_page, subcommands
 from posfuse.study.configurations import compose
@@ -169,7 +169,7 @@ def test_a_plan_says_what_its_verdicts_will_lean_on():
         f"caution: {st.TUNED}",
     ]
     # Two hypotheses share 0.05; the margin is 1.
-    powers = [equivalence_power(std, 1.0, 8, 0.0, 0.025) for std in (0.5, 1.5)]
+    powers = [decision_power(0.0, std, 8, 1.0, np.inf, 0.025) for std in (0.5, 1.5)]
     assert powers[0] > 0.9 > 0.2 > powers[1]
     (line,) = cautions.of_plan(replace(STUDY, assumed=Assumed(2.0, 1.5)), drawn)
     assert line == f"caution: {cautions.MARGIN} (same)"
@@ -179,7 +179,7 @@ def test_a_plan_expects_more_spread_of_a_difference_of_differences():
     """With sqrt(2) times the spread less than half of the studies show equivalence."""
     arms = STUDY.arms | {"mul": {"fusion": "mul"}, "none": {"fusion": "none"}}
     same = replace(STUDY.hypotheses[1], minus=["mul", "none"])
-    powers = [equivalence_power(std, 1.0, 8, 0.0, 0.05) for std in (0.9, 0.9 * 2**0.5)]
+    powers = [decision_power(0.0, std, 8, 1.0, np.inf) for std in (0.9, 0.9 * 2**0.5)]
     assert powers[0] > 0.6 > 0.4 > powers[1]
     study = replace(STUDY, arms=arms, assumed=Assumed(2.0, 0.9))
     drawn = dict.fromkeys(arms, DRAWN)

@@ -13,7 +13,7 @@ from posfuse.report.sections import answer
 from posfuse.report.sections.spread import convergence_tables, variance_tables
 from posfuse.report.sweep import Sweep
 from posfuse.statistics import paired as st
-from posfuse.statistics.cells import convergence, follows_seed, is_held, variance
+from posfuse.statistics.cells import _row, convergence, follows_seed, is_held, variance
 from posfuse.statistics.comparisons import Criteria
 from posfuse.verdicts.claims import read_claims
 from small_records import write_sweep
@@ -153,3 +153,8 @@ def test_a_cell_counts_the_runs_that_were_best_at_their_last_evaluation():
     ]
     without = runs.drop(columns=["best_evaluation", "evaluations"])
     assert convergence_tables(convergence(without)) == []
+
+
+def test_a_run_exactly_at_the_threshold_does_not_solve_the_task() -> None:
+    """100 * 0.55 is 55.00000000000001."""
+    assert _row([100 * 0.55, 40.0, 55.1], None, 55.0)["solved"] == 1

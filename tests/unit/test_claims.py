@@ -11,7 +11,7 @@ from scipy import stats
 from posfuse.config import CONF_DIR
 from posfuse.statistics import paired as st
 from posfuse.statistics.comparisons import Criteria
-from posfuse.statistics.power import seeds_for_equivalence
+from posfuse.statistics.power import seeds_for_difference, seeds_for_equivalence
 from posfuse.verdicts.claims import Claim, Claims, judge_claims, read_claims
 from recipes import blocks
 from refusals import refusal
@@ -343,6 +343,16 @@ def test_no_control_or_task_is_among_the_papers_long_texts():
     }
     assert {"bbc_digest", "bbc_lead_story", "listops", "parity"} <= composed
     assert not composed & {name for names in regimes.values() for name in names}
+
+
+def test_one_comparison_that_contradicts_a_claim_can_settle_it():
+    """The other comparison would need 20,000 seeds or more, but one counter-example refutes."""
+    against = [-2.0, -4.0, 0.0]
+    found = one(frame(("tiny", "concat", against), ("wordy", "concat", [0.1, -1.9, 2.1])), "gain")
+    assert found.verdict == "undecided"
+    seeds = seeds_for_difference(2.0, st.spread_limit(against), 2 * 0.05 / 2)  # one of two
+    assert 30 < seeds < 50
+    assert found.settle.startswith(f"about {seeds:,.0f} seeds per cell")
 
 
 def test_one_seed_settles_nothing():

@@ -22,7 +22,7 @@ from posfuse.statistics.comparisons import (
     strictest_level,
 )
 from posfuse.statistics.lengths import interactions, trends
-from posfuse.statistics.power import seeds_for_difference, seeds_for_equivalence
+from posfuse.statistics.power import seeds_for_decision, seeds_for_difference, seeds_for_equivalence
 from refusals import refusal
 from small_records import write_record, write_sweep
 
@@ -239,11 +239,14 @@ def test_the_criteria_reach_the_statistics(margin, effect, alpha):
     assert found["p_equivalence"] == pytest.approx(max(edges))
     # Two comparisons have a test, so the strictest of Holm's levels is alpha / 2.
     rows = pd.DataFrame([found, found, judge([0.3], criteria)]).assign(fusion="concat")
-    seeds = in_families(rows, criteria)[["seeds_observed", "seeds_effect", "seeds_equivalence"]]
+    seeds = in_families(rows, criteria)[
+        [f"seeds_{what}" for what in ("observed", "effect", "equivalence", "decision")]
+    ]
     assert seeds.iloc[0].tolist() == [
         seeds_for_difference(mean, limit, alpha / 2),
         seeds_for_difference(effect, limit, alpha / 2),
         seeds_for_equivalence(limit, margin, 0.0, alpha / 2),
+        seeds_for_decision(mean, limit, margin, alpha / 2),
     ]
     assert seeds.iloc[2].isna().all()
 

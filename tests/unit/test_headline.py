@@ -6,7 +6,7 @@ import pytest
 from posfuse.report.sections.answer import answers, lead, rows_of
 from posfuse.statistics import paired as st
 from posfuse.statistics.comparisons import Criteria, in_families, judge
-from posfuse.statistics.power import seeds_for_difference, seeds_for_equivalence
+from posfuse.statistics.power import seeds_for_decision, seeds_for_equivalence
 
 
 def compared(deltas, margin=0.5, **more):
@@ -40,7 +40,7 @@ def test_a_decided_difference_comes_before_an_undecided_one():
     deltas = {"mul": [-2.5, 5, 0], "gate_cnn_linear_start": [10, 10.5, 11]}
     low, high = st.t_interval([10, 10.5, 11])
     limit = st.spread_limit([-2.5, 5, 0])
-    seeds = seeds_for_difference(2.5 / 3, limit, 0.05 / 2)
+    seeds = seeds_for_decision(2.5 / 3, limit, 0.5, 0.05 / 2)
     if_zero = seeds_for_equivalence(limit, 0.5, 0.0, 0.05 / 2)
     first, (gate, mul) = answer_of(compared(deltas))
     assert first == [

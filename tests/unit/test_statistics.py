@@ -254,10 +254,9 @@ def test_power_is_statsmodels():
     theirs = TTestPower()
     for n, d_z, alpha in itertools.product([2, 3, 10, 200], [0.1, 0.5, 1.0], [0.05, 0.01]):
         both = theirs.power(d_z, n, alpha)
-        larger = theirs.power(d_z, n, alpha, alternative="larger")
         for effect in (2 * d_z, -2 * d_z):
-            assert power.power(effect, 2.0, n, alpha) == pytest.approx(both, abs=1e-4)
-            assert power.power(effect, 2.0, n, alpha, sides=1) == pytest.approx(larger, abs=1e-4)
+            found = power.decision_power(effect, 2.0, n, 0.0, alpha=alpha)
+            assert found == pytest.approx(both, abs=1e-4)
 
 
 def test_decision_power_is_how_often_either_test_decides():
@@ -277,23 +276,32 @@ def test_decision_power_is_how_often_either_test_decides():
         share = power.decision_power(effect, std, n, margin, beyond)
         assert np.mean(differs | equivalent) == pytest.approx(share, abs=0.011), (effect, n)
         assert power.decision_power(-effect, std, n, margin, beyond) == pytest.approx(share)
-    assert power.decision_power(1.0, 2.0, 9, margin=1e-9) == pytest.approx(power.power(1.0, 2.0, 9))
     far = power.decision_power(0.1, 0.5, 4, 0.6, beyond=100.0)
-    assert far == pytest.approx(power.equivalence_power(0.5, 0.6, 4, 0.1))
+    assert far == pytest.approx(power.decision_power(0.1, 0.5, 4, 0.6, beyond=np.inf))
 
 
 def test_seeds_for_a_difference_and_for_equivalence_are_the_fewest_that_reach_the_target():
     def fewest(power_of):
         return next(n for n in itertools.count(2) if power_of(n) >= 0.8)
 
-    for d_z, sides in itertools.product([0.5, 0.8, 1.0, 2.0, 4.0, 100.0], [1, 2]):
-        n = fewest(lambda n, d=d_z, s=sides: power.power(d, 1.0, n, sides=s))
-        assert seeds_for_difference(d_z, 1.0, 0.05, sides) == n
-        assert seeds_for_difference(-3 * d_z, 3.0, 0.05, sides) == n
+    for d_z in (0.5, 0.8, 1.0, 2.0, 4.0, 100.0):
+        n = fewest(lambda n, d=d_z: power.decision_power(d, 1.0, n, 0.0))
+        assert seeds_for_difference(d_z, 1.0, 0.05) == n
+        assert seeds_for_difference(-3 * d_z, 3.0, 0.05) == n
     for std, effect in ((0.3, 0.0), (0.5, 0.0), (1.0, 0.0), (0.5, 0.25)):
-        n = fewest(lambda n, s=std, e=effect: power.equivalence_power(s, 0.5, n, e))
+        n = fewest(lambda n, s=std, e=effect: power.decision_power(e, s, n, 0.5, np.inf))
         assert seeds_for_equivalence(std, 0.5, effect, 0.05) == n
         assert seeds_for_equivalence(std, 0.5, -effect, 0.05) == n
+
+
+def test_a_decision_may_need_far_fewer_seeds_than_a_difference():
+    """If the mean lies within the margin, equivalence is shown first: (z / effect)^2 by hand."""
+    std = st.spread_limit([0.5, -0.4, 0.6, -0.1])
+    assert std == pytest.approx(0.8285, abs=1e-3)
+    assert power.seeds_for_decision(0.15, std, 0.5, 0.05) == 27
+    assert seeds_for_difference(0.15, std, 0.05) == pytest.approx(
+        7.85 * (std / 0.15) ** 2, rel=0.02
+    )
 
 
 def test_the_search_finds_every_number_of_seeds_up_to_a_million():

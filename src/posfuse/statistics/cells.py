@@ -72,7 +72,7 @@ def _row(values: list[float], pairs: dict[Any, Any] | None, above: float) -> dic
     and high (exact interval) in percent; and of the paired seeds: pairs (how many), with and base
     (how many runs of either solve it), gained and lost (seeds that only one solves), difference,
     difference_low and difference_high (Newcombe) in points, p_mcnemar (exact)."""
-    solves = np.asarray(values) > above
+    solves = np.round(values, 9) > above  # 100 * 0.55 is a little above 55
     n, k = len(solves), int(solves.sum())
     low, high = share_interval(k, n)
     row = {
@@ -81,7 +81,7 @@ def _row(values: list[float], pairs: dict[Any, Any] | None, above: float) -> dic
     }  # fmt: skip
     if pairs is None:
         return row
-    one, base = (np.asarray(pairs[name]) > above for name in ("scores", "baseline_scores"))
+    one, base = (np.round(pairs[name], 9) > above for name in ("scores", "baseline_scores"))
     low, high = paired_share_interval(one, base)
     return row | {
         "pairs": len(one), "with": int(one.sum()), "base": int(base.sum()),

@@ -13,7 +13,7 @@ from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.evidence.settings import NO_TABLE, labels_of
 from posfuse.statistics import paired as st
 from posfuse.statistics.contrasts import decide, differences
-from posfuse.statistics.power import seeds_for_difference, seeds_for_equivalence
+from posfuse.statistics.power import seeds_for_decision, seeds_for_difference, seeds_for_equivalence
 from posfuse.statistics.shares import outperforming
 
 # The role of a comparison: in Holm's family; outside the sweep's declared family; a placebo of a
@@ -180,7 +180,8 @@ def in_families(frame: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
     small (ahead or behind, and equivalent as well); and the seeds that each comparison needs for
     80 % power, two-sided, at the strictest level of the frame and for the upper limit of its
     standard deviation: seeds_observed (to find the observed difference), seeds_effect (to find
-    `criteria.effect`), seeds_equivalence (to show equivalence if there is no difference).
+    `criteria.effect`), seeds_equivalence (to show equivalence if there is no difference), and
+    seeds_decision (to find the observed difference or to show equivalence).
     """
     is_declared = operators(frame).isin(criteria.primary) | (not criteria.primary)
     role = np.where(is_declared, PRIMARY, EXPLORATORY)
@@ -189,13 +190,14 @@ def in_families(frame: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
     frame = decide_all(frame, is_primary, criteria)
     verdict = frame["verdict"].where(is_primary, frame["role"])
     level, limits, margin = strictest_level(frame, criteria), frame["std_limit"], criteria.margin
-    observed = zip(frame["mean"], limits, strict=True)
+    observed = list(zip(frame["mean"], limits, strict=True))
     return frame.assign(
         verdict=verdict,
         small=(frame[["p_holm", "p_equivalence_holm"]] <= criteria.alpha).all(axis=1),
         seeds_observed=[seeds_for_difference(mean, std, level) for mean, std in observed],
         seeds_effect=[seeds_for_difference(criteria.effect, std, level) for std in limits],
         seeds_equivalence=[seeds_for_equivalence(std, margin, 0.0, level) for std in limits],
+        seeds_decision=[seeds_for_decision(mean, std, margin, level) for mean, std in observed],
     )
 
 

@@ -14,35 +14,16 @@ POWER = 0.8  # the chance that planned seeds find what they are planned for
 MOST_SEEDS = 1_000_000
 
 
-def power(effect: float, std: float, n: int, alpha: float = 0.05, sides: int = 2) -> float:
-    """Power of the paired t-test with n seeds for a true mean difference of `effect`.
-
-    It averages the normal tail over the sample's spread, because the noncentral t of scipy and
-    statsmodels is NaN for effects of many standard deviations.
-    """
-    error = std / np.sqrt(n)
-    reach = stats.t.ppf(1 - alpha / sides, n - 1) * std * _spreads(n) / np.sqrt(n)
-    power_by_spread = ndtr((abs(effect) - reach) / error)
-    if sides == 2:
-        power_by_spread += ndtr((-reach - abs(effect)) / error)
-    return float(power_by_spread.mean())
-
-
-def equivalence_power(
-    std: float, margin: float, n: int, effect: float = 0.0, alpha: float = 0.05
-) -> float:
-    """Power of `paired.p_equivalence` with n seeds for a true mean difference of `effect`."""
-    return decision_power(effect, std, n, margin, np.inf, alpha)
-
-
 def decision_power(
     effect: float, std: float, n: int, margin: float, beyond: float = 0.0, alpha: float = 0.05
 ) -> float:
     """The chance that n seeds decide for a true mean difference of `effect`, in either way.
 
     The two ways are a two-sided t-test of a difference beyond +-`beyond`, and
-    `paired.p_equivalence`, each at alpha. Given the sample's spread, the mean decides outside of
-    one interval and inside of another interval.
+    `paired.p_equivalence`, each at alpha. A margin of 0 or an infinite `beyond` leaves one of them.
+    Given the sample's spread, the mean decides outside of one interval and inside of another
+    interval. The power is the average over spreads, because the noncentral t of scipy and
+    statsmodels is NaN for effects of many standard deviations.
     """
     error = std / np.sqrt(n)
     of_sample = error * _spreads(n)
@@ -69,14 +50,20 @@ def seeds_needed(power_of: Callable[[int], float]) -> float:
     return n if n <= MOST_SEEDS else np.inf
 
 
-def seeds_for_difference(effect: float, std: float, alpha: float, sides: int = 2) -> float:
-    """Seeds needed to find a true mean difference of `effect`; inf if the effect is 0. NaN if the
-    standard deviation is 0."""
-    return seeds_needed(lambda n: power(effect, std, n, alpha, sides)) if std > 0 else np.nan
+def seeds_for_decision(
+    effect: float, std: float, margin: float, alpha: float, beyond: float = 0.0
+) -> float:
+    """Seeds needed to decide in either way, as in `decision_power`; inf if no number is enough. NaN
+    if the standard deviation is 0."""
+    power_of = partial(decision_power, effect, std, margin=margin, beyond=beyond, alpha=alpha)
+    return seeds_needed(lambda n: power_of(n=n)) if std > 0 else np.nan
+
+
+def seeds_for_difference(effect: float, std: float, alpha: float) -> float:
+    """Seeds needed to find a true mean difference of `effect` by a two-sided t-test."""
+    return seeds_for_decision(effect, std, 0.0, alpha)
 
 
 def seeds_for_equivalence(std: float, margin: float, effect: float, alpha: float) -> float:
-    """Seeds needed to show equivalence for a true mean difference of `effect`; inf if the effect is
-    not below the margin. NaN if the standard deviation is 0."""
-    power_of = partial(equivalence_power, std, margin, effect=effect, alpha=alpha)
-    return seeds_needed(power_of) if std > 0 else np.nan
+    """Seeds needed to show equivalence for a true mean difference of `effect`."""
+    return seeds_for_decision(effect, std, margin, alpha, beyond=np.inf)

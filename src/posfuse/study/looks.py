@@ -13,7 +13,7 @@ import pandas as pd
 from posfuse.statistics import shares
 from posfuse.statistics.contrasts import ANSWERS, UNDECIDED, differences
 from posfuse.statistics.paired import spread_limit, t_interval
-from posfuse.statistics.power import decision_power, seeds_for_equivalence, seeds_needed
+from posfuse.statistics.power import seeds_for_decision, seeds_for_equivalence
 from posfuse.statistics.sequential import Decision, Looks, decide_at, judge_family
 from posfuse.study.repeats import by_unit, units_of
 from posfuse.study.scores import outcomes, resolution
@@ -168,10 +168,8 @@ def seeds_to_decide(
         as_measured = shares.seeds_to_decide(half + mean, half - mean, *tests)
         return as_measured, shares.seeds_to_decide(half, half, *tests)
     std, mean = spread_limit(sample, resolution), float(np.mean(sample))
-    if not std > 0:
-        return np.nan, np.nan
     margin, beyond = h.margins.equivalence, h.margins.beyond
-    as_measured = seeds_needed(lambda n: decision_power(mean, std, n, margin, beyond, level))
+    as_measured = seeds_for_decision(mean, std, margin, level, beyond)
     return as_measured, seeds_for_equivalence(std, margin, 0.0, level)
 
 

@@ -34,6 +34,7 @@ class Test(NamedTuple):
     p_refute: float
     # The needed seeds, by alpha for the claim and alpha for this comparison.
     seeds: Callable[[float, float], float]
+    is_contrary: bool = False  # the measured result contradicts the claim
 
 
 # The hypothesis, its tests, and the text about how to settle it, with {} for a number of seeds.
@@ -60,7 +61,8 @@ def how_to_settle(tests: Sequence[Test], settles: str, alpha: float) -> str:
     if any(map(np.isnan, needed)):
         fewest = 3 if settles == STABLE else 2
         return f"needs at least {fewest} seeds in common, with different results"
-    most = max(needed)
+    against = [n for test, n in zip(tests, needed, strict=True) if test.is_contrary]
+    most = min(against) if against else max(needed)  # one counter-example refutes
     return settles.format(f"{most:,.0f} seeds" if np.isfinite(most) else "no number of seeds")
 
 
@@ -89,7 +91,9 @@ def _above(line: str, row: dict[Any, Any], margin: float, metric: Metric) -> Tes
         line,
         st.p_above(gains, margin, r),
         st.p_below(gains, margin, r),
-        lambda every, one: seeds_for_difference(gap, std, every if gap > 0 else one, sides=1),
+        # A two-sided test at twice alpha is a one-sided one at alpha.
+        lambda every, one: seeds_for_difference(gap, std, 2 * (every if gap > 0 else one)),
+        gap < 0,
     )
 
 
@@ -102,12 +106,11 @@ def _negligible(rows: pd.DataFrame, margin: float, others: pd.DataFrame, metric:
         def seeds(every: float, one: float) -> float:
             if mean < margin:
                 return seeds_for_equivalence(std, margin, mean, every)
-            return seeds_for_difference(mean - margin, std, one / 2, sides=1)  # of two sides
+            return seeds_for_difference(mean - margin, std, one)
 
         line = _line(_name(row), row, metric)
-        return Test(
-            line, st.p_equivalence(d, margin, r), float(np.minimum(1.0, 2 * outside)), seeds
-        )
+        p_refute = float(np.minimum(1.0, 2 * outside))
+        return Test(line, st.p_equivalence(d, margin, r), p_refute, seeds, mean > margin)
 
     tested = f"each mean difference within ±{margin:g} {metric.unit}"
     return tested, list(map(test, rows.to_dict("records"))), POWER
@@ -142,23 +145,27 @@ def _every_seed_positive(
     return f"every difference {sides} 0, by the sign test", tests, settles
 
 
+def _stability(row: dict[Any, Any], other: "pd.Series[Any]", metric: Metric) -> Test:
+    by_seed = (pd.Series(r["deltas"], r["seeds"]) for r in (row, other))
+    one, two = pd.concat(by_seed, axis=1, join="inner").to_numpy().T
+    own, others = st.spread(one), st.spread(two)
+    return Test(
+        f"{_name(row)}: standard deviation {metric.number(own)} against {metric.number(others)} of "
+        f"{other['fusion']}, n = {len(one)}",
+        st.p_more_variable(one, two),
+        st.p_more_variable(two, one),
+        lambda every, each: st.seeds_for_spreads(one, two, each if own < others else every),
+        own < others,
+    )
+
+
 def _less_stable(rows: pd.DataFrame, margin: float, others: pd.DataFrame, metric: Metric) -> Tests:
     tested, tests = "a larger variance of the differences", []
     for row in rows.to_dict("records"):
         other = others[(others[GROUP] == [row[axis] for axis in GROUP]).all(axis=1)]
         if other.empty:
             return "", [], f"needs the fusion to compare {_name(row)} with"
-        by_seed = (pd.Series(r["deltas"], r["seeds"]) for r in (row, other.iloc[0]))
-        one, two = pd.concat(by_seed, axis=1, join="inner").to_numpy().T
-        line = (
-            f"{_name(row)}: standard deviation {metric.number(st.spread(one))} against "
-            f"{metric.number(st.spread(two))} of {other['fusion'].iloc[0]}, n = {len(one)}"
-        )
-
-        def seeds(alpha: float, _: float, one: st.Floats = one, two: st.Floats = two) -> float:
-            return st.seeds_for_spreads(one, two, alpha)
-
-        tests.append(Test(line, st.p_more_variable(one, two), st.p_more_variable(two, one), seeds))
+        tests.append(_stability(row, other.iloc[0], metric))
     return tested, tests, STABLE
 
 

@@ -126,7 +126,7 @@ def _sentence(row: Row, criteria: Criteria) -> str:
         return f"{size.difference}, {n} seeds, exploratory: {p}."
     within, verdict = f"within ±{criteria.within}", row["verdict"]
     if verdict == UNDECIDED:
-        more = to_settle(row["seeds_observed"], row["seeds_equivalence"])
+        more = to_settle(row["seeds_decision"], row["seeds_equivalence"])
         return f"{size.difference}, {n} seeds, undecided. {more}".rstrip()
     if verdict == EQUIVALENT:
         return f"{size.difference}, {n} seeds, equivalent {within} on these test documents."

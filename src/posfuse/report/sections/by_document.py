@@ -141,10 +141,9 @@ def interactions_table(interactions: pd.DataFrame, criteria: Criteria) -> Table:
         f"corpora, in {metric.unit} per doubling of length{metric.better}. Least squares gives one "
         "slope for each seed that all corpora have; the table shows the mean of these n slopes, "
         "its 95 % t interval, and the two-sided p of a t-test and of sign flips. p fit: lack of "
-        "fit, a "
-        "t-test of each seed's curvature, from three lengths; if it is small, the gain does not "
-        "follow a straight line and its slope means little. one task: its name, if the corpora "
-        "differ only in its length; if it is empty, they differ in more.",
+        "fit, a t-test of the seeds' mean curvature, from three lengths; if it is small, the gain "
+        "does not follow a straight line and its slope means little. one task: its name, if the "
+        "corpora differ only in its length; if it is empty, they differ in more.",
     )
 
 
