@@ -1,5 +1,6 @@
 """The launcher of conf/hydra/launcher/ray.yaml: the runs as tasks of a ray cluster."""
 
+import os
 from typing import Any
 
 from hydra.core.utils import JobReturn
@@ -27,6 +28,9 @@ class RayLauncher(SweepLauncher):
         self.ray = ray
 
     def results(self, calls: list[Call]) -> Results:
+        # Otherwise Ray repeats a run that exceeds the memory without end; `max_retries` is not
+        # about such a run.
+        os.environ.setdefault("RAY_task_oom_retries", "0")
         try:
             import ray
             from ray.exceptions import RayError

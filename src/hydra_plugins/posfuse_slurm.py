@@ -13,10 +13,15 @@ from typing import Any
 from hydra.core.utils import JobReturn
 from omegaconf import OmegaConf
 
-from posfuse.errors import InputError
+from posfuse.errors import InputError, visible
 from posfuse.process import signals
 from posfuse.runs.hydra_errors import one_line
 from posfuse.sweeps.launching import Call, Results, SweepLauncher, execute
+
+# SLURM may continue a job in these states; otherwise it has left the queue. submitit takes a
+# preempted job for a running one, and a suspended job for one that has ended.
+STOPPED = ("PREEMPTED", "SUSPENDED")
+CANCEL_SECONDS = 300  # time limit for cancelled jobs to save; a job on a dead node does not end
 
 
 class SlurmRun:
@@ -46,6 +51,25 @@ class SlurmRun:
         sys.exit(signals.EXIT_STATUS)
 
 
+def is_in_queue(jobs: str) -> bool:
+    """True if this job or array is in SLURM's queue."""
+    asked = ["squeue", "--noheader", "--jobs", jobs]
+    return bool(subprocess.run(asked, capture_output=True, check=False).stdout)
+
+
+def reason(job: Any, trace: str = "") -> str:
+    """Why a job has no result, in one line, and what to do. `trace` is from submitit, if the job
+    has ended with an error."""
+    ended = f"ended as {job.state} without a result"
+    if trace:
+        own = [*trace.split("-" * 22), ""][1]  # between two lines of dashes
+        ended = f"failed ({visible(own.rstrip().rpartition(chr(10))[2].strip())})"
+    cure = "run the same command to resume"
+    if job.state == "OUT_OF_MEMORY":
+        cure += ", with a larger hydra.launcher.mem_gb"
+    return f"SLURM job {job.job_id} {ended}, see {job.paths.stderr}; {cure}"
+
+
 class SlurmLauncher(SweepLauncher):
     """The parameters are those of hydra-submitit-launcher."""
 
@@ -70,24 +94,26 @@ class SlurmLauncher(SweepLauncher):
         try:
             while left:
                 signals.check()
-                for job in [job for job in left if job.done()]:
+                for job in [job for job in left if job.done() or job.state in STOPPED]:
+                    is_stopped = job.state in STOPPED and not job.paths.result_pickle.exists()
+                    if is_stopped and is_in_queue(job.job_id):
+                        continue
                     result: JobReturn | str
-                    try:
-                        result = job.results()[0]
+                    try:  # results() of a stopped job would wait without end
+                        result = reason(job) if is_stopped else job.results()[0]
+                    except FailedJobError as error:
+                        result = reason(job, str(error))
                     except UncompletedJobError:
                         if not job.done(force_check=True):
                             continue  # its node failed, and SLURM has requeued it
-                        result = (
-                            f"SLURM job {job.job_id} ended as {job.state} without a result, see "
-                            f"{job.paths.stderr}; run the same command to resume"
-                        )
+                        result = reason(job)
                     yield left.pop(job), result
                 time.sleep(1)
         finally:
             for array in {job.job_id.split("_")[0] for job in left}:
                 subprocess.run(["scancel", array], check=False)
-                asked = ["squeue", "--noheader", "--jobs", array]
-                while subprocess.run(asked, capture_output=True, check=False).stdout:
+                end = time.monotonic() + CANCEL_SECONDS
+                while time.monotonic() < end and is_in_queue(array):
                     time.sleep(1)
 
     def executor(self) -> Any:

@@ -3,6 +3,7 @@
 import math
 import os
 import signal
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -16,7 +17,7 @@ from small_runs import small_overrides
 from sweeps import kinds, results
 
 pytest.importorskip("submitit", reason="needs the extra: pip install -e '.[slurm]'")
-from submitit.core.utils import UncompletedJobError
+from submitit.core.utils import FailedJobError, UncompletedJobError
 
 from hydra_plugins.posfuse_slurm import SlurmLauncher, SlurmRun
 
@@ -72,7 +73,9 @@ class Job:
     has requeued it, and it runs."""
 
     losses = math.inf
-    job_id, state, paths = "17_1", "NODE_FAIL", SimpleNamespace(stderr="17_1.err")
+    job_id, state = "17_1", "NODE_FAIL"
+    paths = SimpleNamespace(stderr="17_1.err", result_pickle=Path("never written"))
+    lost = UncompletedJobError("no result")
 
     def __init__(self, work, call):
         self.work, self.call, self.asked = work, call, 0  # done when it is asked again
@@ -86,7 +89,7 @@ class Job:
     def results(self):
         if "seed=1" in self.call[1] and self.losses > 0:
             self.losses -= 1
-            raise UncompletedJobError("no result")
+            raise self.lost
         return [self.work(*self.call)]
 
 
@@ -141,6 +144,31 @@ def test_a_job_that_slurm_has_requeued_is_waited_for(command, sweep, executing, 
     ended = command(*sweep, executing)
     assert (ended.code, ended.err) == (0, "")
     assert len(Executor.submitted) == 2
+
+
+@pytest.mark.parametrize("state", ["PREEMPTED", "SUSPENDED"])
+def test_a_stopped_job_is_waited_for_only_while_slurm_may_continue_it(
+    command, sweep, executing, programs, monkeypatch, tmp_path, state
+):
+    """submitit does not know that a preempted job has ended, or that a suspended one has not."""
+    asked = tmp_path / "asked"
+    programs(squeue=f"test $(wc -l < {asked}) -lt 3 && echo in the queue\necho >> {asked}")
+    asked.touch()
+    monkeypatch.setattr(Job, "state", state)
+    ended = command(*sweep, executing)
+    assert ended.code == 1
+    assert f"SLURM job 17_1 ended as {state} without a result, see 17_1.err; run" in ended.err
+    assert asked.read_text().count("\n") > 3
+
+
+def test_a_job_that_ends_with_an_error_is_reported_with_it(command, sweep, executing, monkeypatch):
+    dashes = "-" * 22
+    text = f"Job failed during processing with trace:\n{dashes}\nTraceback\n  OSError: full\n\n"
+    monkeypatch.setattr(Job, "lost", FailedJobError(f"{text}{dashes}\nYou can check\n - 17_1.out"))
+    monkeypatch.setattr(Job, "state", "OUT_OF_MEMORY")
+    error = command(*sweep, executing).err
+    assert "SLURM job 17_1 failed (OSError: full), see 17_1.err; run the same command to" in error
+    assert "to resume, with a larger hydra.launcher.mem_gb" in error
 
 
 def test_an_interrupted_job_requeues_itself_unless_it_was_cancelled(programs, monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 
 from fake_wandb import ENTITY
 from posfuse.errors import Conflict
-from posfuse.runs import configs, records
+from posfuse.runs import configs, identity, records
 from posfuse.tracking import projection, upload
 from posfuse.tracking.finished import Finished
 from posfuse.train import train
@@ -162,14 +162,24 @@ def test_a_run_is_uploaded_once_and_never_one_that_was_not_asked_for(fake, sweep
     )
 
 
-def test_a_cell_with_two_configurations_or_two_runs_of_a_seed_is_left_out(fake, sweep):
+def test_a_cell_with_two_configurations_is_left_out(fake, sweep):
     other = shutil.copytree(sweep / "seed=0", sweep / "seed=1")
-    record = records.read_result(other / records.RESULT) | {"fingerprint": "another"}
-    for own in ({"seed": 4, "optim.lr": 0.05}, {}):
-        records.write_result(other, record | {"settings": record["settings"] | own})
-        status, out, (line,) = synced(sweep)
-        assert (status, out) == (1, f"{fake.url} holds 0 of 2 runs\n")
-        assert line.startswith(f"error: {sweep / 'seed=0'}: its cell has two configurations")
+    record = records.read_result(other / records.RESULT)
+    settings = record["settings"] | {"seed": 4, "optim.lr": 0.05}
+    own = {"settings": settings, "fingerprint": identity.fingerprint_of(settings)}
+    records.write_result(other, record | own)
+    status, out, (line,) = synced(sweep)
+    assert (status, out) == (1, f"{fake.url} holds 0 of 2 runs\n")
+    assert line.startswith(f"error: {sweep / 'seed=0'}: its cell has two configurations")
+
+
+def test_a_run_of_an_earlier_version_is_left_out_beside_one_of_this_version(fake, sweep):
+    other = shutil.copytree(sweep / "seed=0", sweep / "seed=1")
+    record = records.read_result(other / records.RESULT)
+    records.write_result(other, record | {"fingerprint": "earlier"})
+    status, out, (line,) = synced(sweep)
+    assert (status, out.splitlines()[0]) == (1, f"{fake.url} holds 1 of 2 runs")
+    assert line.startswith(f"error: {other}: made by an earlier version of posfuse")
 
 
 def test_one_line_names_what_is_missing(fake, tmp_path):

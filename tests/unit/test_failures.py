@@ -61,7 +61,8 @@ def test_a_sweep_ends_as_its_new_failures_say(sweep, tmp_path):
     with pytest.raises(SystemExit) as end:
         ending.on_multirun_end(config)
     assert end.value.code.splitlines() == [
-        "error: 1 run(s) failed; the others are done. Retry each with:",
+        "error: 1 run(s) failed; the others are done. Run the same command again, or retry each "
+        "with:",
         "  posfuse train seed=1 'a=b c'",
         "    broken",
     ]
@@ -111,7 +112,9 @@ def test_a_retry_reads_the_config_files_of_the_sweep(arguments, own, path, comma
 def test_what_ended_the_others_is_named():
     failure = {"kind": "failed", "overrides": [], "message": "broken"}
     found = summary([failure], [], "SIGTERM")
-    assert found.startswith("error: 1 run(s) failed; SIGTERM stopped the others. Retry each with:")
+    assert found.startswith(
+        "error: 1 run(s) failed; SIGTERM stopped the others. Run the same command again, or retry"
+    )
 
 
 def test_an_error_is_one_line(tmp_path):

@@ -16,6 +16,7 @@ from posfuse.errors import Conflict
 from posfuse.evidence.collect import collect, failures, missing, plan_status
 from posfuse.evidence.metric import ACCURACY
 from posfuse.report.sections.run_list import run_of, runs_html
+from posfuse.runs import identity, records
 from posfuse.runs.folders import run_folder
 from posfuse.statistics.comparisons import Criteria, compare
 from posfuse.verdicts.claims import judge_claims, not_judged, read_claims
@@ -508,3 +509,18 @@ def test_predictions_of_an_own_form_are_neither_compared_nor_a_problem(tmp_path)
     printed = reported(tmp_path / "mine")
     assert "-5.00 ± 7.07" in printed
     assert "bag of words" not in printed
+
+
+def test_runs_of_an_earlier_version_are_left_out_beside_runs_of_this_version(tmp_path):
+    """Their numbers would be paired, although splits or initial values differ."""
+    for seed in (0, 1):
+        earlier = write_record(tmp_path / "mine", 0.5, seed=seed)
+    assert len(collect(tmp_path)[0]) == 2  # alone they can be compared
+    folder = write_record(tmp_path / "mine", 0.9, fusion="concat", seed=0)
+    record = records.read_result(folder / records.RESULT)
+    own = {"fingerprint": identity.fingerprint_of(record["settings"])}
+    records.write_result(folder, record | own)
+    runs, problems = collect(tmp_path)
+    assert runs["folder"].tolist() == [str(folder)]
+    assert len(problems) == 2
+    assert problems[1].startswith(f"{earlier}: made by an earlier version of posfuse, whose")

@@ -121,8 +121,8 @@ def test_a_plan_has_the_choices_of_every_repeat(tmp_path):
 
 def start(sweep):
     """The first file of a run."""
-    Path("multirun", sweep, "run").mkdir(parents=True)
-    Path("multirun", sweep, "run", "config.yaml").touch()
+    Path("multirun", sweep, "seed=0").mkdir(parents=True)
+    Path("multirun", sweep, "seed=0", "config.yaml").touch()
 
 
 @pytest.mark.parametrize("sweep", ["mine_test", "mine_r3_test", "mine_r1_null_test"])

@@ -433,3 +433,13 @@ def test_a_forecast_has_all_batches_of_each_phase():
     assert forecast.whole_seconds(short, long, (10, 30)) == pytest.approx(11.88 + 3.2 + 6)
     del long["pretrain"]
     assert forecast.whole_seconds(short, long, (10, 30)) == pytest.approx(11.88 + 3.2)
+
+
+def test_two_commands_do_not_run_one_study(tmp_path, monkeypatch) -> None:
+    """Each would freeze a plan of its own."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").write_text(QUESTION)
+    with subcommands._sole_use("mine"):
+        _, stopped = called("study", "freeze", "mine.yaml")
+    assert stopped.startswith("error: multirun/mine: another command runs this study; wait until")
+    assert not (tmp_path / "multirun" / "mine").exists()

@@ -8,10 +8,11 @@ from typing import Any
 
 import pandas as pd
 
-from posfuse.errors import InputError
+from posfuse.errors import AlreadyRunning, InputError
 from posfuse.evidence.metric import Metric
 from posfuse.evidence.rows import row_of
 from posfuse.runs.folders import lies_in
+from posfuse.runs.identity import EARLIER
 from posfuse.runs.multirun import MULTIRUN, check_is_current, has_result, read_multirun
 from posfuse.runs.records import CLASSES, RESULT, failures_in
 
@@ -26,7 +27,8 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
 
     It leaves out files that cannot be read or have another schema, records with a metric that is
     not a number, results of another run than the one last asked for in their folder, a second
-    record of one run (of one fingerprint), and all runs of a cell with two configurations.
+    record of one run (of one fingerprint), runs of an earlier version of posfuse beside those of
+    this one, and all runs of a cell with two configurations.
 
     Columns: the record's keys, nested ones joined with dots ("test.accuracy"), `folder`, and
     `length`, the mean number of tokens of the training documents, cut at data.max_len, over the
@@ -63,6 +65,8 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
     runs = runs.drop(columns="of_corpus")
     runs, copies = _once(runs, in_place)
     problems += copies
+    runs, earlier = _of_one_version(runs)
+    problems += earlier
     mixed = _problems_of_cells(runs)
     problems += mixed.values()
     keys = runs[["sweep_id", *CELL]].itertuples(index=False, name=None)
@@ -105,6 +109,15 @@ def _once(runs: pd.DataFrame, in_place: set[str]) -> tuple[pd.DataFrame, list[st
         for folder, first in zip(runs["folder"][is_copy], used[is_copy], strict=True)
     ]
     return runs[~is_copy], lines
+
+
+def _of_one_version(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """The runs without those of an earlier version of posfuse with other numbers, if the same sweep
+    has runs of this version on the same corpus, and a line for each run that is left out."""
+    has_current = runs.groupby(["sweep_id", "data"])["is_current"].transform("any")
+    is_earlier = has_current & ~runs["is_current"]
+    lines = [EARLIER.format(folder) for folder in runs["folder"][is_earlier]]
+    return runs[~is_earlier], lines
 
 
 def _in_place(runs: pd.DataFrame) -> set[str]:
@@ -236,7 +249,8 @@ def failures(folder: str | Path, runs: pd.DataFrame) -> list[str]:
     unfinished = [
         (r, f)
         for r, f in failures_in(Path(folder))
-        if Path(folder, MULTIRUN).exists() or sweeps & set(r.resolve().parts)
+        if f["kind"] != AlreadyRunning.kind  # listed as missing
+        and (Path(folder, MULTIRUN).exists() or sweeps & set(r.resolve().parts))
     ]
     kinds = Counter("refused" if f["kind"] == "config" else f["kind"] for _, f in unfinished)
     count = (

@@ -15,7 +15,7 @@ from posfuse.errors import InputError
 from posfuse.evidence.metric import METRICS
 from posfuse.limits import NAME
 from posfuse.runs.folders import VARIANT_LETTERS
-from posfuse.runs.identity import flatten
+from posfuse.runs.identity import flatten, is_current
 from posfuse.runs.records import CLASSES, OTHER, WINDOWS, read_result
 
 BY_LENGTH = re.compile(r"(lengths|sliding)\.([0-9]+)\.(\w+)")
@@ -49,6 +49,7 @@ def row_of(path: Path) -> dict[str, Any]:
     row |= dict.fromkeys((key for key in OPTIONAL if row.get(key) is None), np.nan)
     settings = {k: v for k, v in record["settings"].items() if k != "seed"}
     row["configuration"] = json.dumps(settings, sort_keys=True)
+    row["is_current"] = is_current(record)
     return row
 
 

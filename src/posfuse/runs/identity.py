@@ -130,6 +130,18 @@ def fingerprint_of(own: Mapping[str, Any]) -> str:
     return digest_of([NUMERICS, dict(own), *parts])[:16]
 
 
+EARLIER = (
+    "{}: made by an earlier version of posfuse, whose numbers differ; left out, remove its "
+    "result.json to run it again"
+)
+
+
+def is_current(record: Mapping[str, Any]) -> bool:
+    """False if an earlier version of posfuse made the record and this version gives other
+    numbers, for example other splits."""
+    return bool(record["fingerprint"] == fingerprint_of(record["settings"]))
+
+
 def own_code(cfg: Config) -> dict[str, str]:
     """The entry `code` of a record: a digest of the files outside posfuse that define classes and
     functions of the config. Without such files there is no entry. It does not change the

@@ -181,7 +181,8 @@ def read_failure(folder: Path) -> Record | None:
 
 def failures_in(folder: Path) -> list[tuple[Path, Record]]:
     """The folders of failed and interrupted runs below this folder, with the failures."""
-    runs = [path.parent for path in sorted(folder.rglob(FAILURE))]
+    # os.walk opens each folder, so a network disk shows the new files of other machines too.
+    runs = sorted(Path(place) for place, _, files in os.walk(folder) if FAILURE in files)
     failures = [(run, failure) for run in runs if (failure := read_failure(run))]
     # Another process may have finished the run in the meantime.
     kind = AlreadyRunning.kind

@@ -18,7 +18,7 @@ import yaml
 from omegaconf import OmegaConf
 
 from posfuse.config import CONF_DIR
-from posfuse.errors import Diverged, InputError
+from posfuse.errors import AlreadyRunning, Diverged, InputError
 from posfuse.process import signals
 from posfuse.runs import configs, identity, records
 from posfuse.runs.folders import folders_of
@@ -136,7 +136,9 @@ class ArmSweep:
         try:
             if path.exists():
                 identity_of = record = records.read_result(path)
-            elif (failure := records.read_failure(folder)) is None:
+            elif (failure := records.read_failure(folder)) is None or (
+                failure["kind"] == AlreadyRunning.kind  # the process that ran it may have ended
+            ):
                 return None, MISSING
             elif failure["kind"] != Diverged.kind:
                 return None, failure["message"]

@@ -193,6 +193,8 @@ def freeze(name: str, study: Study, extra: list[str], say: Say) -> Plan:
     plan = frozen_plan(name, study)
     if plan is not None and _has_its_configs(name, plan, extra):
         return plan
+    if (path := OUTPUT / name / plans.PLAN).exists():
+        say(f"{path}: the study, conf/, the texts or posfuse changed since; freezing it again")
     check_arms(name, study, extra, say)
     return _tune(name, study, extra, say)
 
@@ -227,8 +229,8 @@ def _has_its_configs(name: str, plan: Plan, extra: list[str]) -> bool:
     if changed and has_tested(name):
         raise InputError(
             f"{OUTPUT / name / plans.PLAN}: the config of {', '.join(changed)} was changed after "
-            "test seeds ran; restore conf/ and the texts, or copy the study's file to a new name "
-            "and give it fresh test seeds"
+            "test seeds ran; restore conf/, the texts and the version of posfuse, or copy the "
+            "study's file to a new name and give it fresh test seeds"
         )
     return not changed
 

@@ -2,16 +2,19 @@
 
 import textwrap
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import product
 from typing import Any
 
 import pandas as pd
+from filelock import FileLock, Timeout
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from posfuse.errors import InputError
 from posfuse.process.arguments import shell_line
 from posfuse.statistics.cautions import GROUPS, INSTEAD
 from posfuse.study import arm_sweep, caveats, forecast, plan, stages, tables
@@ -37,10 +40,27 @@ def execute(arguments: Namespace, searchpath: Sequence[str], extra: list[str]) -
     elif arguments.command == "status":
         _status(name, study, extra, again)
     elif arguments.command == "freeze":
-        _say(f"plan {stages.freeze(name, study, extra, _say).digest}")
+        with _sole_use(name):
+            _say(f"plan {stages.freeze(name, study, extra, _say).digest}")
         print(f"next: {again}", flush=True)
     else:
-        _run(name, study, extra, again)
+        with _sole_use(name):
+            _run(name, study, extra, again)
+
+
+@contextmanager
+def _sole_use(name: str) -> Iterator[None]:
+    """Lock the study, because two commands would each freeze a plan. The kernel releases
+    the lock when the process ends. Raises InputError while another process holds the lock."""
+    OUTPUT.mkdir(parents=True, exist_ok=True)
+    try:
+        held = FileLock(OUTPUT / f".{name}.lock", timeout=0).acquire()
+    except Timeout as error:
+        raise InputError(
+            f"{OUTPUT / name}: another command runs this study; wait until it ends, or stop it"
+        ) from error
+    with held:
+        yield
 
 
 def _again(arguments: Namespace, study: Study) -> str:

@@ -132,7 +132,8 @@ def summary(
     if not runs:
         return 1
     others = f"{ended_by} stopped the others" if ended_by else "the others are done"
-    lines = [f"error: {len(runs)} run(s) failed; {others}. Retry each with:"]
+    again = "Run the same command again, or retry each with:"
+    lines = [f"error: {len(runs)} run(s) failed; {others}. {again}"]
     for failure in runs:
         lines.append(f"  {retry(failure['overrides'], own)}")
         lines.append(f"    {failure['message']}")

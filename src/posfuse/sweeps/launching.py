@@ -4,7 +4,7 @@ import math
 import os
 from abc import abstractmethod
 from collections.abc import Generator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +98,8 @@ class SweepLauncher(Launcher):
                         folder.mkdir(parents=True, exist_ok=True)
                         record_failure(result, folder, overrides, "failed")
                     result = JobReturn(status=JobStatus.COMPLETED, _return_value=math.nan)
+                with suppress(OSError):
+                    os.listdir(folder)  # so a network disk shows a new failure.json
                 report(folder, sweep, self.config.sweep.fail_fast)
                 returns[number] = result
         return [returns[number] for number in sorted(returns)]

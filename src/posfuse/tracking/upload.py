@@ -37,8 +37,9 @@ class Upload:
 
 def read(sweep: Path, suffix: str) -> tuple[list[Upload], list[str]]:
     """The sweep's finished runs, and a line for each record or cell that `collect` leaves out too:
-    a record that cannot be read, does not belong to the run that was last asked for, or is a second
-    record of a run; a cell with two configurations or two runs of one seed."""
+    a record that cannot be read, does not belong to the run that was last asked for, is a second
+    record of a run, or is of an earlier version; a cell with two configurations or two runs of one
+    seed."""
     uploads: dict[tuple[str, str], Upload] = {}  # by sweep and fingerprint
     problems = []
     for result in sorted(sweep.rglob(records.RESULT)):
@@ -56,8 +57,12 @@ def read(sweep: Path, suffix: str) -> tuple[list[Upload], list[str]]:
                 "remove one of the two"
             )
     cells: dict[tuple[str, ...], list[Upload]] = {}
+    current = {_corpus(own) for own in uploads.values() if identity.is_current(own.run.record)}
     for own in uploads.values():
         record = own.run.record
+        if _corpus(own) in current and not identity.is_current(record):
+            problems.append(identity.EARLIER.format(own.run.folder))
+            continue
         name = (str(record[axis]) for axis in ("sweep_id", "data", "encoding", "fusion", "variant"))
         cells.setdefault(tuple(name), []).append(own)
     mixed = [of_cell for of_cell in cells.values() if not _is_one_configuration(of_cell)]
@@ -67,6 +72,11 @@ def read(sweep: Path, suffix: str) -> tuple[list[Upload], list[str]]:
         for of_cell in mixed
     ]
     return [own for of_cell in cells.values() if of_cell not in mixed for own in of_cell], problems
+
+
+def _corpus(upload: Upload) -> tuple[str, str]:
+    """The sweep and the corpus of a run."""
+    return upload.run.record["sweep_id"], upload.run.record["data"]
 
 
 def _is_one_configuration(of_cell: list[Upload]) -> bool:
