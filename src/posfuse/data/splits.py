@@ -157,6 +157,7 @@ def _documents(source: Source, cfg: DataConfig, labelled: bool) -> Split:
             has = ", ".join(n if n and n == n.strip() else repr(n) for n in given_names)
             raise InputError(
                 f"{source.name}: no column {column!r} among {has}; set data.{key}=COLUMN"
+                + ", or task=language_model" * (key == "labels")
             )
     read, names = source.read, {"text": cfg.text, "label": cfg.labels}
     source = replace(source, read=lambda column: read(names[column]))
