@@ -64,7 +64,7 @@ NO_SPLIT = (
     ("options", "message"),
     [
         ({}, NO_COLUMN.format("'text'", "text")),
-        ({"text": "body"}, NO_COLUMN.format("'label'", "labels")),
+        ({"text": "body"}, NO_COLUMN.format("'label'", "labels") + ", or task=language_model"),
         ({"splits": SplitsConfig(train="mine")}, NO_SPLIT.format("train", "train")),
         ({"splits": SplitsConfig(test="mine")}, NO_SPLIT.format("test", "test")),
         # All files are read, so the one to take is not known.
