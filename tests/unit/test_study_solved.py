@@ -15,7 +15,7 @@ from posfuse.evidence.metric import ACCURACY
 from posfuse.statistics import cautions as st
 from posfuse.statistics import shares
 from posfuse.statistics.sequential import Looks, Margins, chances, decide_at
-from posfuse.study import caveats, figure, forecast, looks, results_page, subcommands, tables
+from posfuse.study import caveats, figure, forecast, looks, subcommands, tables
 from posfuse.study.plan import Choice, Plan
 from posfuse.study.reading import read_study
 from posfuse.study.scores import outcomes
@@ -169,15 +169,10 @@ def test_a_study_judges_the_share_and_shows_the_accuracy_of_solved_runs():
         "16 seeds. Solved: 15 and 4 runs. Accuracy where both are solved: +1.0 (95 % interval -0.3 "
         "to +2.3), 4 seeds, exploratory."
     )
-    state = looks.progress(own, RUNS)
-    table = tables.solved_table(own, state)
-    assert table.rows == [["gain", "90 %", "16", "15", "4", "4", "+1.00", "-0.30 to +2.30"]]
     assert "A run is solved if its test accuracy is at least 90 %" in tables.legend(own)
     assert "about normal" not in tables.legend(own)
-    assert tables.solved_table(study(solved=None), state) is not None
     plain = looks.progress(study(solved=None), RUNS)
     assert plain.verdicts[0].solved is None
-    assert tables.solved_table(own, plain) is None
 
 
 def test_no_seed_that_both_solve_has_no_accuracy():
@@ -256,8 +251,6 @@ def test_cautions_are_about_what_is_compared(solved, is_guessed, by_mean):
     console = Console(file=io.StringIO(), width=200)
     subcommands._show(plan, state, RUNS, console)
     assert ("a study with `solved: 90` compares" in console.file.getvalue()) == by_mean
-    sections = results_page.sections_of(plan, state, RUNS)
-    assert ("solved" in [table.name for own in sections for table in own.tables]) != by_mean
     assert figure.hypotheses(state.verdicts, own.test_seeds).axes
 
 

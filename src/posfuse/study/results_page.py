@@ -96,7 +96,6 @@ def sections_of(plan: Plan, state: Progress, runs: pd.DataFrame) -> list[Section
     lengths = drawing(figure.lengths, tested, study, caption=by_length)
     return [
         _hypotheses(study, state, leans),
-        *_of(tables.solved_table(study, state)),
         cautions_section(leans, "hypotheses", RESULTS),
         *_of(tables_of_arms.arms_table(plan, tested), ratios),
         *_of(tables_of_arms.tuning_table(plan, tested)),

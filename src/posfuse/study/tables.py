@@ -8,7 +8,7 @@ import pandas as pd
 from posfuse.evidence.metric import Metric
 from posfuse.report import table
 from posfuse.report.sections.section import Answer
-from posfuse.report.table import Column, Table, interval, p_value, t_interval, table_of
+from posfuse.report.table import Column, Table, interval, p_value, table_of
 from posfuse.statistics.contrasts import EQUIVALENT, REFUTED, SUPPORTED, UNDECIDED
 from posfuse.study.looks import HypothesisVerdict, Progress, Solved
 from posfuse.study.spec import Hypothesis, Study
@@ -181,38 +181,3 @@ def solved_sentence(solved: Solved, h: Hypothesis, metric: Metric) -> str:
     size = size_text(both.mean, both.low, both.high, metric.digits - 1, of=OF_T)
     of = f"{metric.heading}{h.of_lengths}"
     return f"{counts} {of} where both are solved: {size}, {both.n} seeds, exploratory."
-
-
-def solved_table(study: Study, state: Progress) -> Table | None:
-    """One row per judged hypothesis about solved runs; None without such a row."""
-    metric = study.measured
-    rows = [
-        {
-            "hypothesis": v.hypothesis.name, "from": limit(v.hypothesis), "n": v.decision.n,
-            "arm": v.solved.arm, "than": v.solved.than,
-            **{f"both_{name}": value for name, value in vars(v.solved.both).items()},
-        }
-        for v in state.verdicts
-        if v.solved and v.decision
-    ]  # fmt: skip
-    if not rows:
-        return None
-    return table_of(
-        pd.DataFrame(rows),
-        [
-            ("solved from", str, "from"),
-            ("seeds", table.count, "n"),
-            ("arm", table.count, "arm"),
-            ("than", table.count, "than"),
-            ("both", table.count, "both_n"),
-            (metric.unit, metric.signed, "both_mean"),
-            t_interval(metric, "both_"),
-        ],
-        keys=["hypothesis"],
-        name="solved",
-        title="Solved runs",
-        caption="How many runs of either arm of a hypothesis are solved, and how many seeds both "
-        f"solve. {metric.unit}: over these seeds, the mean paired difference of "
-        f"{metric.title} with its t interval. It is exploratory: the arms may solve different "
-        "seeds, and no error rate includes it.",
-    )
