@@ -4,9 +4,7 @@ import multiprocessing
 import os
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from functools import partial
 from multiprocessing import resource_tracker
-from pathlib import Path
 from typing import Any
 
 import cloudpickle
@@ -24,12 +22,12 @@ KILLED = (
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
-def prepare(parent: int, places: list[str], sweep: Path) -> None:
+def prepare(parent: int, gpus: str) -> None:
     """Prepare a worker process for its runs. All of them use the same GPUs, because CUDA cannot
     change its devices after its first use."""
     signals.exit_with_parent(parent)
-    if places:
-        os.environ["CUDA_VISIBLE_DEVICES"] = devices.take(places, sweep)
+    if gpus:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpus
 
 
 def in_worker(call: bytes) -> bytes:
@@ -68,42 +66,44 @@ class ParallelLauncher(SweepLauncher):
         n_jobs, places = self.room([overrides for _, overrides, *_ in calls])
         for name in THREADS:  # the processes inherit them
             os.environ.setdefault(name, str(max(1, cores() // n_jobs)))
-        sweep = Path(self.config.hydra.sweep.dir)
         context = multiprocessing.get_context("spawn")
-        start = partial(ProcessPoolExecutor, 1, context, prepare, (os.getpid(), places, sweep))
+
+        def start(gpus: str) -> ProcessPoolExecutor:
+            return ProcessPoolExecutor(1, context, prepare, (os.getpid(), gpus))
+
         with signals.blocking():
             resource_tracker.ensure_running()  # otherwise it starts below and unblocks the signals
-        idle = [start() for _ in range(n_jobs)]
-        busy: dict[Future[bytes], tuple[ProcessPoolExecutor, Call]] = {}
+        idle = [(start(gpus), gpus) for gpus in (places or [""] * n_jobs)[:n_jobs]]
+        busy: dict[Future[bytes], tuple[ProcessPoolExecutor, str, Call]] = {}
         left = list(reversed(calls))
         try:
             while left or busy:
                 while left and idle and not signals.interruption():
-                    worker, call = idle.pop(), left.pop()
+                    (worker, gpus), call = idle.pop(), left.pop()
                     with signals.blocking():
                         try:
                             run = worker.submit(in_worker, cloudpickle.dumps(call))
                         except BrokenProcessPool:  # killed between two runs
-                            worker = start()
+                            worker = start(gpus)
                             run = worker.submit(in_worker, cloudpickle.dumps(call))
-                    busy[run] = worker, call
+                    busy[run] = worker, gpus, call
                 if signals.interruption():
                     left.clear()
                     interrupt()  # again, because a process may just have started
                 for run in wait(busy, 0.05, FIRST_COMPLETED).done:
-                    worker, call = busy.pop(run)
+                    worker, gpus, call = busy.pop(run)
                     result: JobReturn | str
                     try:
                         result = cloudpickle.loads(run.result())
                     except BrokenProcessPool:
-                        worker, result = start(), KILLED
-                    idle.append(worker)
+                        worker, result = start(gpus), KILLED
+                    idle.append((worker, gpus))
                     yield call, result
             signals.check()
         finally:
             if busy:  # an error in this process
                 interrupt()
-            for worker in [*idle, *(worker for worker, _ in busy.values())]:
+            for worker in [*(w for w, _ in idle), *(w for w, _, _ in busy.values())]:
                 worker.shutdown()
 
     def room(self, job_overrides: list[list[str]]) -> tuple[int, list[str]]:

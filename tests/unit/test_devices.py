@@ -1,10 +1,10 @@
 """The GPUs and the number of runs that share one machine."""
 
-from types import SimpleNamespace
+import os
 
 import pytest
 
-from hydra_plugins.posfuse_parallel import ParallelLauncher
+from hydra_plugins.posfuse_parallel import ParallelLauncher, prepare
 from posfuse.config import TrainerConfig
 from posfuse.errors import InputError
 from posfuse.process import devices, signals
@@ -86,34 +86,12 @@ def test_a_value_of_the_launcher_that_starts_no_run_is_refused():
     assert ParallelLauncher(n_jobs=-1).valid_n_jobs() == -1
 
 
-def test_a_place_is_held_by_one_process_at_a_time(tmp_path, monkeypatch, capsys):
-    """The kernel releases a lock when its file is closed, also by the end of a process."""
-    monkeypatch.setattr(devices, "held", [])
-    assert [devices.take(["0", "1", "0"], tmp_path) for _ in range(3)] == ["0", "1", "0"]
-    waits = []
-
-    def sleep(seconds):
-        waits.append(seconds)
-        if len(waits) == 50:
-            devices.held.pop(1).close()
-
-    monkeypatch.setattr(devices, "time", SimpleNamespace(sleep=sleep))
-    assert devices.take(["0", "1", "0"], tmp_path) == "1"
-    assert len(waits) == 50
-    line = f"another command uses all GPU places (locks in {tmp_path}/.places); waiting\n"
-    assert capsys.readouterr().err == line
-    for lock in devices.held:
-        lock.close()
-
-
-def test_commands_with_other_gpus_and_other_machines_do_not_wait(tmp_path, monkeypatch):
-    monkeypatch.setattr(devices, "held", [])
-    assert [devices.take([gpu], tmp_path) for gpu in ("0", "1", "MIG-1/2")] == ["0", "1", "MIG-1/2"]
-    assert devices.take(["1", "2"], tmp_path) == "2"  # the lists may have another order
-    monkeypatch.setattr("platform.node", lambda: "another")
-    assert devices.take(["0"], tmp_path) == "0"
-    for lock in devices.held:
-        lock.close()
+def test_a_worker_process_uses_its_gpus_only(monkeypatch):
+    monkeypatch.setattr(signals, "exit_with_parent", lambda parent: None)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    for gpus, expected in (("", "0,1"), ("1", "1"), ("MIG-1/2", "MIG-1/2")):
+        prepare(1, gpus)
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == expected
 
 
 def test_on_a_mac_auto_is_the_cpu(monkeypatch):
@@ -121,13 +99,3 @@ def test_on_a_mac_auto_is_the_cpu(monkeypatch):
     assert checked(composed()).trainer.accelerator == "cpu"
     monkeypatch.setattr("sys.platform", "linux")
     assert checked(composed()).trainer.accelerator == "auto"
-
-
-def test_a_signal_ends_the_wait_for_a_place(tmp_path, monkeypatch):
-    monkeypatch.setattr(devices, "held", [])
-    monkeypatch.setattr(signals, "_received", {})
-    assert devices.take(["4"], tmp_path) == "4"
-    signals.request("SIGTERM")
-    assert devices.take(["4"], tmp_path) == "4"  # without waiting for the first one to end
-    for lock in devices.held:
-        lock.close()

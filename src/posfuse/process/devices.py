@@ -1,19 +1,9 @@
 """The device of a run, and the GPUs of concurrent runs."""
 
-import fcntl
 import os
-import platform
-import sys
-import time
-from pathlib import Path
-from typing import IO
 
 from posfuse.config import TrainerConfig
 from posfuse.errors import InputError
-from posfuse.process import signals
-
-PLACES = ".places"  # in the sweep's folder: a lock file for each place
-held: list[IO[str]] = []  # this process's lock; the kernel releases it when the process ends
 
 
 def device_of(trainer: TrainerConfig) -> str:
@@ -73,29 +63,3 @@ def runs_at_once(asked: int, room: int, unit: str) -> int:
             f"{unit}s (got {n}); use fewer, or raise hydra.launcher.runs_per_{unit.lower()}"
         )
     return n
-
-
-def take(places: list[str], sweep: Path) -> str:
-    """Wait for a place that no other process of the sweep holds, and hold it until this process
-    ends."""
-    folder = sweep / PLACES
-    folder.mkdir(exist_ok=True)
-    tries = 0
-    while not signals.interruption():
-        for number, place in enumerate(places):
-            # Another command of the sweep may have other GPUs, or another machine.
-            names = platform.node(), place, places[:number].count(place)
-            lock = (folder / "-".join(map(str, names)).replace("/", "_")).open("a")
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                lock.close()
-                continue
-            held.append(lock)
-            return place
-        tries += 1
-        if tries == 20:
-            message = f"another command uses all GPU places (locks in {folder}); waiting"
-            print(message, file=sys.stderr)
-        time.sleep(0.1)
-    return places[0]  # the run ends before it uses the place
