@@ -34,7 +34,6 @@ MECHANISM = "mechanism.parquet"  # of a run with trainer.mechanism; its rows are
 CLASSES, WINDOWS, OTHER = "classes", "windows", "other"  # the rows of predictions.parquet
 WHOLE = -1  # the layer of a measurement without a layer
 LOSS_BY_POSITION = "loss_by_position"  # of a language model, in nats
-BY_DISTANCE = ("attention_mean", "attention_ratio")  # measurements with a row per distance
 STEPS = "steps.csv"  # of a run with at least logger.every_steps steps
 INTERRUPTED = "interrupted"  # the kind of failure by a signal
 BEST, LAST = "checkpoints/best.ckpt", "checkpoints/last.ckpt"

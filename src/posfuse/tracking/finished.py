@@ -1,6 +1,6 @@
 """Builds W&B's content of a finished run from the files in the run's folder."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,6 @@ class Finished:
     record: records.Record
     rows: list[dict[str, float]]
     diagnostics: list[Diagnostic]
-    mechanism: dict[str, float] = field(default_factory=dict)  # by name and layer
 
     @classmethod
     def read(cls, folder: Path) -> "Finished":
@@ -50,12 +49,7 @@ class Finished:
         # The diagnostics of the trained model are in the summary, as position/...
         inside = [row for row in diagnostics if not row.name.startswith("accuracy")]
         learning = rows(Cell.of(record), history, inside, steps)
-        mechanism = {}
-        for row in records.read_measurements(folder).to_dict("records"):
-            if row["name"] not in records.BY_DISTANCE:
-                layer = "" if row["layer"] == records.WHOLE else f"_layer_{row['layer']}"
-                mechanism[f"{row['name']}{layer}"] = row["value"]
-        return cls(folder, record, learning, diagnostics, mechanism)
+        return cls(folder, record, learning, diagnostics)
 
     @property
     def last_step(self) -> int:
@@ -85,7 +79,6 @@ class Finished:
                 for k, v in self.record.get(part, {}).items()
             },
             **{f"length/{n}/{k}": v for n, part in by_length for k, v in part.items()},
-            **{f"mechanism/{name}": value for name, value in self.mechanism.items()},
             **{k: self.record[k] for k in own if k in self.record},  # older records lack two
             "seconds": sum(self.record["seconds"].values()),
             "mean_tokens": self.record["mean_tokens"]["train"],
