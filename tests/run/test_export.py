@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import sys
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from posfuse.errors import InputError
+from posfuse.model.network import PositionClassifier
 from posfuse.train import train
 from posfuse.training.export import _checksum, export, load_export
 from posfuse.training.trained import load_run
@@ -57,6 +59,37 @@ def test_a_model_of_shuffled_words_is_refused(tmp_path):
     line = refusal(export, run, tmp_path / "model.safetensors")
     assert re.search(r"run: a run with data.word_order=shuffled, but an .*; use", line)
     assert load_run(run)[0].data.word_order == "shuffled"
+
+
+def test_a_network_that_a_folded_model_would_not_equal_is_refused(tmp_path, monkeypatch):
+    class MaxPool(PositionClassifier):
+        def classify(self, fused, lengths, positions=0):
+            return self.head(self.encoder(fused, lengths, positions).amax(1))
+
+    _, run = trained(tmp_path)
+    loaded = load_run(run)
+    loaded[2].model.__class__ = MaxPool
+    monkeypatch.setattr("posfuse.training.export.load_run", lambda run: loaded)
+    line = refusal(export, run, tmp_path / "model.safetensors")
+    assert line.startswith(f"{run}: MaxPool has its own classify, which a folded model does not")
+
+
+def test_the_reader_of_an_export_needs_no_corpus_of_ones_own(tmp_path, monkeypatch):
+    corpus = write_corpus(tmp_path / "texts")
+    text = f"import posfuse.data.corpora as c\n\ndef mine():\n    return c.folder({str(corpus)!r})"
+    (tmp_path / "own_texts.py").write_text(text)
+    with monkeypatch.context() as patch:
+        patch.syspath_prepend(tmp_path)
+        cfg = small_config(corpus, "trainer.max_epochs=1")
+        cfg.data.path, cfg.data.corpus = None, {"_target_": "own_texts.mine"}
+        run = tmp_path / "run"
+        run.mkdir()
+        train(cfg, run)
+        export(run, tmp_path / "model.safetensors")
+    monkeypatch.delitem(sys.modules, "own_texts")
+    with pytest.raises(InputError, match="cannot import"):
+        load_run(run)
+    assert load_export(tmp_path / "model.safetensors").probabilities(["word"]).shape == (1, 3)
 
 
 def signed(weights, header):

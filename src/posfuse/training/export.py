@@ -7,7 +7,7 @@ The file contains only numbers and text, so loading it runs no code from it.
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from posfuse.config import Config, is_pretrained
 from posfuse.data.token_store import VOCABULARY
 from posfuse.data.vocabulary import tokens_of
 from posfuse.errors import InputError, input_errors
-from posfuse.model.network import FoldedClassifier
+from posfuse.model.network import FoldedClassifier, PositionClassifier
 from posfuse.runs import configs, records
 from posfuse.runs.checks import checked
 from posfuse.training.build import build_network
@@ -66,8 +66,9 @@ class Exported:
         lengths = torch.tensor([len(ids) for ids in cut])
         width = max(1, int(lengths.max()))
         ids = torch.stack([F.pad(ids, (0, width - len(ids))) for ids in cut])
-        logits: Tensor = self.model(ids, lengths)
-        return logits.softmax(-1)
+        device = self.model.head.weight.device
+        logits: Tensor = self.model(ids.to(device), lengths.to(device))
+        return logits.softmax(-1).cpu()
 
 
 def export(run: str | Path, path: str | Path) -> None:
@@ -88,6 +89,16 @@ def export(run: str | Path, path: str | Path) -> None:
             f"{run}: a run with data.word_order=shuffled, but an exported model reads a text in "
             "its own order; use posfuse.training.trained.load_run"
         )
+    own = type(classifier.model)
+    for name in ("forward", "classify", "encode", "fuse", "tokens"):
+        if getattr(own, name) is not getattr(PositionClassifier, name):
+            raise InputError(
+                f"{run}: {own.__name__} has its own {name}, which a folded model does not use; "
+                "use posfuse.training.trained.load_run"
+            )
+    if not str((cfg.data.corpus or {}).get("_target_", "posfuse.")).startswith("posfuse."):
+        # A model needs no corpus, and its reader may not have the module of this one.
+        cfg = replace(cfg, data=replace(cfg.data, corpus=None, path=cfg.data.name))
     header = {
         "config": OmegaConf.to_yaml(OmegaConf.create(asdict(cfg))),
         "label_names": json.dumps(data.store.label_names),

@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+import torch
 from omegaconf import OmegaConf
 
-from posfuse.config import Config
+from posfuse.config import Config, seed_of
 from posfuse.data.datamodule import TextDataModule
 from posfuse.errors import InputError
 from posfuse.runs import configs, identity, records
@@ -43,7 +44,9 @@ def load_run(folder: str | Path) -> tuple[Config, TextDataModule, Any]:
             f"{folder}: the corpus has changed since the run ({', '.join(changed)}); restore "
             "the data, or train the run again"
         )
-    module = build_module(cfg, data)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed_of(cfg, "init"))  # as in a run: a class of the user may draw values
+        module = build_module(cfg, data)
     path = folder / records.BEST
     if not is_whole(path):
         raise InputError(f"{path}: no valid weights (missing or changed); train the run again")
