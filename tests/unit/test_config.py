@@ -186,6 +186,10 @@ class Typed(Add):
     def __init__(self, d_model: int, width: int = 16, sizes: Sequence[int] = (), x: Absent = 1):
         super().__init__(d_model)
 
+class Flagged(Add):
+    def __init__(self, d_model, flag: bool = False):
+        super().__init__(d_model)
+
 class Open(Add):
     def __init__(self, d_model, width=16, **options):
         super().__init__(d_model)
@@ -199,6 +203,8 @@ class Open(Add):
         ("Open other=8", ""),
         ("Open d_model=8", "fusion.d_model: unknown; own_arguments.Open takes width"),
         ("Typed width=8", ""),
+        ("Flagged flag=true", ""),
+        ("Flagged flag=no", "fusion.flag: must be true or false (got no)"),
         ("Typed width=wide", "fusion.width: Value 'wide' of type 'str' could not be converted"),
         ("Typed sizes=[1,2]", ""),  # OmegaConf cannot check it
         ("Typed x=1", "fusion.x: its annotation 'Absent' cannot be evaluated (name 'Absent' is not "

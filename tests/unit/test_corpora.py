@@ -60,7 +60,8 @@ def test_a_language_model_needs_labels_in_no_split(tmp_path) -> None:
     no_classes = [of_labels(None, 1), of_labels(0.5, 1.5), of_labels(0, 2)]  # the last: not all
     alone = pd.concat([of_labels(0), of_labels(1)[:1]])[1:]  # a class with one document
     cases = [(of_labels(0, 1), test) for test in (of_labels(0)[["text"]], *no_classes)]
-    for train, test in [*cases, (alone, of_labels(0))]:
+    many = of_labels(*range(20))  # more classes than documents of the validation split
+    for train, test in [*cases, (alone, of_labels(0)), (many, of_labels(0))]:
         write_splits(tmp_path, train=train, test=test)
         parts, names = read_splits(tmp_path, labelled=False)
         assert names == [""]

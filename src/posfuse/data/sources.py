@@ -49,7 +49,7 @@ def hub_source(part: Any, name: str) -> Source:
     def read(column: str) -> "Iterator[pd.Series]":
         with input_errors(f"{name}: not readable", "check the disk, or download the corpus again"):
             for table in part.select_columns([column]).with_format("arrow").iter(ROWS):
-                yield table.column(0).to_pandas()
+                yield table.column(0).to_pandas(integer_object_nulls=True)
 
     return Source(name, part.column_names, read)
 
@@ -86,7 +86,7 @@ def _parquet(path: Path, column: str) -> "Iterator[pd.Series]":
         for batch in pq.ParquetFile(file, **PARQUET).iter_batches(ROWS, columns=[column]):
             values = batch.column(0)
             values.validate(full=True)  # raises for broken UTF-8 here, where the file is known
-            yield values.to_pandas()
+            yield values.to_pandas(integer_object_nulls=True)
 
 
 def _csv_columns(path: Path) -> list[str]:

@@ -64,19 +64,27 @@ def splits(
     }
     has_labels = labelled or all(cfg.labels in source.columns for source in sources.values())
 
-    def documents(with_labels: bool) -> tuple[dict[str, Split], list[str]]:
+    def divided(with_labels: bool) -> tuple[dict[str, Split], list[str]]:
         parts = {split: _documents(source, cfg, with_labels) for split, source in sources.items()}
-        return parts, _number_labels(parts, corpus.label_names, labelled)
+        names = _number_labels(parts, corpus.label_names, labelled)
+        return _with_all_splits(parts, names, cfg, validation_seed), names
 
     try:
-        parts, names = documents(has_labels)
+        parts, names = divided(has_labels)
     except InputError:
         if labelled or not has_labels:
             raise
-        # The task needs no labels, and this column has none that can be classes.
-        parts, names = documents(with_labels=False)
-    if not labelled and any((np.bincount(part.labels) == 1).any() for part in parts.values()):
-        parts, names = documents(with_labels=False)  # a class with one document cannot be divided
+        # The task needs no labels, and those of this column cannot be classes or be divided.
+        parts, names = divided(with_labels=False)
+    further = [split for split in parts if split not in SPLITS]
+    return {split: parts[split] for split in (*SPLITS, *further)}, names
+
+
+def _with_all_splits(
+    parts: dict[str, Split], names: list[str], cfg: DataConfig, validation_seed: int | None
+) -> dict[str, Split]:
+    """The splits, with a test and a validation split from train if they are missing, each of at
+    most data.limit documents."""
     if "test" not in parts:  # a text in one file
         size = max(round(len(parts["train"]) * cfg.validation_fraction), 1)
         parts["train"], parts["test"] = _divide(parts["train"], size, 0, names)
@@ -92,8 +100,7 @@ def splits(
             elif len(part) > cfg.limit:
                 cure = "change data.limit, or add documents"
                 parts[split] = _divide(part, cfg.limit, int(cfg.split_seed), names, cure=cure)[1]
-    further = [split for split in parts if split not in SPLITS]
-    return {split: parts[split] for split in (*SPLITS, *further)}, names
+    return parts
 
 
 def draw_places(

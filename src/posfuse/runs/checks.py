@@ -125,6 +125,9 @@ def _check_arguments(key: str, node: dict[str, Any], given: tuple[str, ...]) -> 
         if name not in node and p.default is inspect.Parameter.empty:
             raise InputError(f"{key}.{name}: missing; {target} needs it")
     fields = [(name, _type_of(key, part, arguments.get(name))) for name in names]
+    for name, kind in fields:  # OmegaConf takes "no" for a bool, but the class would get the text
+        if kind in (bool, bool | None) and isinstance(node[name], str):
+            raise InputError(f"{key}.{name}: must be true or false (got {node[name]})")
     try:  # OmegaConf checks the types as in the rest of the schema
         OmegaConf.structured(dataclasses.make_dataclass("_", fields)(**{n: node[n] for n in names}))
     except OmegaConfBaseException as error:

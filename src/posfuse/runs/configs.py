@@ -1,12 +1,12 @@
 """Writes and reads config.yaml of a run, and finds the folders that it names."""
 
 import os
-from dataclasses import fields, is_dataclass
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
 from posfuse import untrusted
 from posfuse.config import Config
@@ -89,25 +89,16 @@ def _places(cfg: Config, folder: Path, path: str) -> list[Path]:
 def config_of(content: Any) -> Config:
     """A config from a composed one, from plain values, or from the checked text of a YAML file.
     Raises OmegaConfBaseException or ValueError if they do not fit the schema."""
-    config, plain = content, content
-    if isinstance(content, DictConfig):
-        plain = OmegaConf.to_container(content)
-    if OmegaConf.get_type(content) is not Config or not _has_its_keys(plain, Config):
-        config = OmegaConf.merge(_schema(), OmegaConf.create(plain))
+    config = content
+    if OmegaConf.get_type(content) is not Config:
+        config = OmegaConf.merge(_schema(), OmegaConf.create(content))
     cfg = OmegaConf.to_object(config)
     assert isinstance(cfg, Config)
+    if asdict(cfg) != (plain := OmegaConf.to_container(config, resolve=True)):
+        OmegaConf.merge(_schema(), OmegaConf.create(plain))  # refuses a key that "+key" has added
     return cfg
 
 
 @cache  # 20 ms
 def _schema() -> Any:
     return OmegaConf.structured(Config)
-
-
-def _has_its_keys(content: Any, kind: Any) -> bool:
-    """True if plain values have the keys of a dataclass. "+key" can add a key that the schema
-    lacks."""
-    if not isinstance(content, dict) or content.keys() != {f.name for f in fields(kind)}:
-        return False
-    parts = [f for f in fields(kind) if is_dataclass(f.type)]
-    return all(_has_its_keys(content[f.name], f.type) for f in parts)
