@@ -42,7 +42,8 @@ def test_the_model_reads_each_document_up_to_the_length(longer, corpus):
             assert logits.log_softmax(-1)[0].tolist() == pytest.approx(log_p, abs=1e-5)
             assert row["label"] == part.labels[row["group"]]
         of_length = record["lengths"][str(length)]
-        assert of_length["accuracy"] == (frame["label"] == frame["predicted"]).mean()
+        accuracy = (frame["label"] == frame["predicted"]).mean()
+        assert of_length["accuracy"] == pytest.approx(accuracy)
         loss = -np.mean([row[f"log_p_{row['label']}"] for row in frame.to_dict("records")])
         assert of_length["loss"] == pytest.approx(loss, abs=1e-6)
         assert of_length["documents"] == len(frame)

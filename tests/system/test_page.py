@@ -54,21 +54,28 @@ def browser(tmp_path_factory):
     for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options, webdriver.ChromeService(DRIVER))
-    yield driver
-    driver.quit()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("no_proxy", "127.0.0.1,localhost")  # selenium asks the driver by HTTP
+        driver = webdriver.Chrome(options, webdriver.ChromeService(DRIVER))
+        yield driver
+        driver.quit()
+
+
+def show(browser, path):
+    """Open a page and wait until it is loaded."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    # `get` may return while the previous page is still shown, so every opening has its own address.
+    address = f"{path.as_uri()}?{next(OPENINGS)}"
+    browser.get(address)
+    loaded = "return location.href === arguments[0] && document.readyState === 'complete'"
+    WebDriverWait(browser, HANG).until(lambda b: b.execute_script(loaded, address))
 
 
 @pytest.fixture
 def opened(browser, page):
-    from selenium.webdriver.support.ui import WebDriverWait
-
     browser.set_window_size(1400, 1000)
-    # `get` may return while the previous page is still shown, so every opening has its own address.
-    address = f"{page.as_uri()}?{next(OPENINGS)}"
-    browser.get(address)
-    loaded = "return location.href === arguments[0] && document.readyState === 'complete'"
-    WebDriverWait(browser, HANG).until(lambda b: b.execute_script(loaded, address))
+    show(browser, page)
     yield browser
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
@@ -207,7 +214,7 @@ return !box || box.scrollWidth <= box.clientWidth;
 
 def test_no_page_scrolls_sideways_and_each_table_shows_a_number(opened, page):
     for path in (page, *sorted(DOCS.rglob("index.html"))):
-        opened.get(path.as_uri())
+        show(opened, path)
         opened.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
         for width in (400, 800, 1280):
             set_width(opened, width)
@@ -224,9 +231,9 @@ return [...document.querySelectorAll("figure")].map(figure => [figure.scrollWidt
 """
 
 
-def test_on_a_phone_a_figure_scrolls_instead_of_shrinking(opened):
+def test_on_a_phone_a_figure_scrolls_instead_of_shrinking(opened, page):
     set_width(opened, 400)
-    opened.refresh()
+    show(opened, page)
     figures = opened.execute_script(LABELS_OF_FIGURES)
     assert len(figures) == 6
     assert min(height for _, _, height in figures) >= 8
@@ -261,7 +268,7 @@ def test_no_page_of_the_docs_repeats_a_sentence_or_has_labels_that_overlap(opene
     pages = sorted(DOCS.rglob("index.html"))
     assert len(pages) > 3
     for page in pages:
-        opened.get(page.as_uri())
+        show(opened, page)
         found = opened.execute_script(REPEATED), opened.execute_script(OVERLAPS)
         assert found == ([], []), page
 
@@ -277,9 +284,9 @@ return [before, places()];
 """
 
 
-def test_the_names_of_a_row_stay_in_view(opened):
+def test_the_names_of_a_row_stay_in_view(opened, page):
     set_width(opened, 800)
-    opened.refresh()
+    show(opened, page)
     before, after = opened.execute_script(PLACES_OF_NAMES)
     assert after == pytest.approx(before, abs=1)
     assert len(set(before)) > 1
