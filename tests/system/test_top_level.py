@@ -28,7 +28,8 @@ def test_the_readme_of_multirun_is_not_taken_for_a_run(tmp_path):
 @pytest.mark.skipif(not (TOP / ".git").exists() or not shutil.which("git"), reason="not a checkout")
 def test_git_ignores_sweeps_but_not_their_readme():
     ignored = {"README.md": False, "mine/multirun.yaml": True, ".cache/x": True}
+    command = ["git", "-c", "safe.directory=*", "check-ignore", "--quiet", "--no-index"]
     for path, expected in ignored.items():
-        command = ["git", "check-ignore", "--quiet", "--no-index", f"multirun/{path}"]
-        status = subprocess.run(command, cwd=TOP, check=False).returncode
+        asked = [*command, f"multirun/{path}"]
+        status = subprocess.run(asked, cwd=TOP, check=False).returncode
         assert status == (0 if expected else 1), path

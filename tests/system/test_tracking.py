@@ -28,8 +28,12 @@ REMOTE = "https://planted0token:x-oauth-basic@127.0.0.1/someone/posfuse.git"
 def corpus(tmp_path_factory):
     """A corpus in a Git checkout with a token in its remote's address, and not committed."""
     root = tmp_path_factory.mktemp("tracking")
+    if not shutil.which("git"):
+        pytest.skip("git is not installed")
+    # A hook of Git sets GIT_DIR, which would name another repository.
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     for arguments in (["init", "-q"], ["remote", "add", "origin", REMOTE]):
-        subprocess.run(["git", *arguments], cwd=root, check=True)
+        subprocess.run(["git", *arguments], cwd=root, env=env, check=True)
     return write_corpus(root / "corpus")
 
 
