@@ -214,7 +214,7 @@ def test_notes_that_lead_to_no_views_are_named(dashboard, sweep, server):
         status, (line,) = dashboard()
         assert status == 1
         assert line.startswith(f"error: {path}: cannot load the views in it (")
-        assert line.endswith("); remove it to make new ones")
+        assert line.endswith("); retry, or remove it to make new ones")
         assert server.views == {}
 
 

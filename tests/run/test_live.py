@@ -180,6 +180,11 @@ def test_settings_that_exclude_each_other_are_one_line():
     assert line.endswith("specify only one of them")
 
 
+def test_a_token_in_an_address_is_left_out():
+    line = text_of(ValueError('Post "http://SECRET@127.0.0.1:1/graphql": a@b refused'))
+    assert line == 'Post "http://127.0.0.1:1/graphql": a@b refused'
+
+
 def test_variables_of_an_agent_give_no_run_another_id(cfg, tmp_path, monkeypatch, caplog):
     """`wandb agent` sets them, and W&B then ignores the id that it gets."""
     wandb.teardown()  # W&B reads its variables once

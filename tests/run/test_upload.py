@@ -162,6 +162,13 @@ def test_a_run_is_uploaded_once_and_never_one_that_was_not_asked_for(fake, sweep
     )
 
 
+def test_a_copy_of_a_sweep_in_its_folder_is_no_reason_to_leave_out_a_run(fake, sweep):
+    copy = shutil.copytree(sweep, sweep.parent / "copy")
+    copy = copy.rename(sweep / "a_copy")
+    _, _, (line,) = synced(sweep)
+    assert line.startswith(f"error: {copy / 'seed=0'}: second record of the run in {sweep}/seed=0")
+
+
 def test_a_cell_with_two_configurations_is_left_out(fake, sweep):
     other = shutil.copytree(sweep / "seed=0", sweep / "seed=1")
     record = records.read_result(other / records.RESULT)

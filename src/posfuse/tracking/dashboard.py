@@ -167,7 +167,9 @@ def save(path: Path, space: ws.Workspace, text: wr.Report) -> dict[str, str]:
     """Save both views in W&B, over the views whose URLs are in `path`. Returns each name's URL."""
     place = f"{server.address()}/{space.entity}/{space.project}"
     # The file may be damaged, or the views deleted.
-    with input_errors(f"{path}: cannot load the views in it", "remove it to make new ones"):
+    with input_errors(
+        f"{path}: cannot load the views in it", "retry, or remove it to make new ones"
+    ):
         views = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         urls = views.setdefault(place, {})
         if "workspace" in urls:

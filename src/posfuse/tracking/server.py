@@ -1,5 +1,6 @@
 """The W&B server: its address, the owner of the runs, and its errors in one line."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
@@ -52,18 +53,13 @@ def project_url(api: wandb.Api, entity: str, project: str) -> str | None:
 
 
 def text_of(error: Exception) -> str:
-    """The message of an error of W&B in one line."""
+    """The message of an error of W&B in one line, without a token in an address."""
     text = str(error)
     if isinstance(error, ValidationError):  # of its settings; the text has several lines
         first = error.errors()[0]
         text = ": ".join(map(str, (*first["loc"], first["msg"])))
+    text = re.sub(r"(\w://)[^/\s@]*@", r"\1", text)
     return " ".join(text.split()).rstrip(".") or type(error).__name__
-
-
-def reason_of(error: Exception) -> str:
-    """As `text_of`, without a token of the server's address."""
-    url = base_url()
-    return text_of(error).replace(url, without_user(url))
 
 
 @contextmanager
@@ -75,5 +71,5 @@ def errors_in_one_line() -> Iterator[None]:
     except Exception as error:
         if isinstance(error, InputError) or getattr(error, "filename", None):
             raise
-        line = f"{address()}: {reason_of(error)}; check WANDB_API_KEY and the network, retry"
+        line = f"{address()}: {text_of(error)}; check WANDB_API_KEY and the network, retry"
         raise InputError(line) from error

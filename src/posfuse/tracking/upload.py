@@ -16,7 +16,7 @@ from typing import Any
 from posfuse.config import LoggerConfig
 from posfuse.errors import InputError
 from posfuse.runs import configs, identity, records
-from posfuse.runs.folders import started_in
+from posfuse.runs.folders import lies_in, started_in
 from posfuse.runs.multirun import check_is_current
 from posfuse.tracking import projection, server
 from posfuse.tracking.finished import Finished, artifact_name, complete
@@ -40,8 +40,7 @@ def read(sweep: Path, suffix: str) -> tuple[list[Upload], list[str]]:
     a record that cannot be read, does not belong to the run that was last asked for, is a second
     record of a run, or is of an earlier version; a cell with two configurations or two runs of one
     seed."""
-    uploads: dict[tuple[str, str], Upload] = {}  # by sweep and fingerprint
-    problems = []
+    found, problems = [], []
     for result in sorted(sweep.rglob(records.RESULT)):
         try:
             check_is_current(result.parent)
@@ -49,11 +48,15 @@ def read(sweep: Path, suffix: str) -> tuple[list[Upload], list[str]]:
         except InputError as error:
             problems.append(str(error))
             continue
-        own = Upload(run, projection.run_id(run.record, suffix), logger)
-        used = uploads.setdefault((run.record["sweep_id"], run.record["fingerprint"]), own)
+        found.append(Upload(run, projection.run_id(run.record, suffix), logger))
+    # As in `collect`: a record at its place in the sweep has priority over a copy.
+    found.sort(key=lambda own: _distance(own.run))
+    uploads: dict[tuple[str, str], Upload] = {}  # by sweep and fingerprint
+    for own in found:
+        used = uploads.setdefault((own.run.record["sweep_id"], own.run.record["fingerprint"]), own)
         if used is not own:
             problems.append(
-                f"{run.folder}: second record of the run in {used.run.folder}, left out; "
+                f"{own.run.folder}: second record of the run in {used.run.folder}, left out; "
                 "remove one of the two"
             )
     cells: dict[tuple[str, ...], list[Upload]] = {}
@@ -72,6 +75,12 @@ def read(sweep: Path, suffix: str) -> tuple[list[Upload], list[str]]:
         for of_cell in mixed
     ]
     return [own for of_cell in cells.values() if of_cell not in mixed for own in of_cell], problems
+
+
+def _distance(run: Finished) -> tuple[bool, int]:
+    """Sorts a record at its place in the sweep before the others, and a short path before a long
+    one."""
+    return not lies_in(run.record, run.folder), len(run.folder.parts)
 
 
 def _corpus(upload: Upload) -> tuple[str, str]:
@@ -99,7 +108,7 @@ def sync(uploads: list[Upload], files: Path) -> list[str]:
         try:
             send(upload, files)
         except Exception as error:  # noqa: BLE001 - W&B's types are partly private
-            failures[upload.id] = f"W&B: {server.reason_of(error)}"
+            failures[upload.id] = f"W&B: {server.text_of(error)}"
             projection.end_process()
     for pause in PAUSES if waiting else ():
         time.sleep(pause)
