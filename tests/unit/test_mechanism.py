@@ -14,6 +14,7 @@ from posfuse.model.positions import PositionSampler
 from posfuse.runs.records import WHOLE
 from posfuse.training import mechanism
 from posfuse.training.mechanism import (
+    PENALTY,
     attention_rows,
     measure,
     patch_rows,
@@ -89,8 +90,8 @@ def test_uniform_attention_is_one_at_every_distance():
 def test_ridge_is_that_of_scikit_learn():
     x = random_tensor(40, 6).numpy() * [1, 10, 0.1, 1, 1, 0] + 3  # the last column is constant
     y = random_tensor(40, seed=1).numpy() + x[:, 0]
-    weight, bias = ridge(x, y, 2.5)
-    expected = make_pipeline(StandardScaler(), Ridge(alpha=2.5)).fit(x, y).predict(x)
+    weight, bias = ridge(x, y)
+    expected = make_pipeline(StandardScaler(), Ridge(alpha=PENALTY)).fit(x, y).predict(x)
     np.testing.assert_allclose(x @ weight + bias, expected)
 
 

@@ -95,7 +95,9 @@ def folder_files(path: str, names: SplitsConfig | None = None) -> dict[str, Path
     root, names = Path(path), names or SplitsConfig()
     if root.suffix.lower() == ".txt" and root.is_file():
         if names != SplitsConfig():
-            raise InputError(f"data.splits: {root} has all splits; remove it, or give a folder")
+            raise InputError(
+                f"data.splits: {root} has all splits; remove data.splits, or give a folder"
+            )
         return {"train": root}
     if not root.is_dir():
         raise InputError(

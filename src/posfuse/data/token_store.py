@@ -7,6 +7,7 @@ checksum of each file. A store is built in a temporary folder and renamed, so tw
 start together both get a complete store. A store whose checksums do not match is built again.
 """
 
+import errno
 import json
 import logging
 import os
@@ -150,8 +151,12 @@ def open_store(
     except OSError as error:
         if lacks_memory(error):
             raise
-        # The store of another user. It was renamed as a whole, so no lock is needed to read it.
-        if isinstance(error, PermissionError) and (store := _read(folder)) is not None:
+        # A store of another user or on a read-only disk. It was renamed as a whole, so no lock is
+        # needed to read it.
+        if (
+            error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
+            and (store := _read(folder)) is not None
+        ):
             return store
         raise InputError(
             f"{folder}: cannot write token ids ({error}); free space there or set cache_dir=FOLDER"

@@ -20,9 +20,9 @@ from safetensors.torch import save, save_file
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from posfuse.config import Config, is_pretrained
+from posfuse.config import Config, is_pretrained, longest
 from posfuse.data.token_store import VOCABULARY
-from posfuse.data.vocabulary import tokens_of
+from posfuse.data.vocabulary import Tokens, tokens_of
 from posfuse.errors import InputError, input_errors
 from posfuse.model.network import FoldedClassifier, PositionClassifier
 from posfuse.runs import configs, records
@@ -54,13 +54,15 @@ class Exported:
         checked_texts = _list_of_texts(texts)
         if not checked_texts:
             return torch.empty(0, len(self.label_names))
-        data, size = self.cfg.data, self.cfg.data.eval_batch_size
-        if len(checked_texts) > size:
-            starts = range(0, len(checked_texts), size)
-            return torch.cat([self.probabilities(checked_texts[i : i + size]) for i in starts])
-        flat, offsets = tokens_of(data.vocabulary, self.vocabulary).encode(checked_texts)
+        size = self.cfg.data.eval_batch_size
+        tokens = tokens_of(self.cfg.data.vocabulary, self.vocabulary)
+        starts = range(0, len(checked_texts), size)
+        return torch.cat([self._of_batch(tokens, checked_texts[i : i + size]) for i in starts])
+
+    def _of_batch(self, tokens: Tokens, texts: list[str]) -> Tensor:
+        flat, offsets = tokens.encode(texts)
         cut = [
-            torch.from_numpy(flat[start:end][: data.max_len].astype("int64"))
+            torch.from_numpy(flat[start:end][: self.cfg.data.max_len].astype("int64"))
             for start, end in pairwise(offsets)
         ]
         lengths = torch.tensor([len(ids) for ids in cut])
@@ -98,7 +100,10 @@ def export(run: str | Path, path: str | Path) -> None:
             )
     if not str((cfg.data.corpus or {}).get("_target_", "posfuse.")).startswith("posfuse."):
         # A model needs no corpus, and its reader may not have the module of this one.
-        cfg = replace(cfg, data=replace(cfg.data, corpus=None, path=cfg.data.name))
+        # A text is read up to the longest length, which a generated task may not name by max_len.
+        lengths = [n] if (n := longest(cfg.data)) > cfg.data.max_len else []
+        data_without = replace(cfg.data, corpus=None, path=cfg.data.name, test_lengths=lengths)
+        cfg = replace(cfg, data=data_without)
     header = {
         "config": OmegaConf.to_yaml(OmegaConf.create(asdict(cfg))),
         "label_names": json.dumps(data.store.label_names),

@@ -154,13 +154,13 @@ def _probed(layer: int, predicted: Array, place: Array) -> list[Measurement]:
     return [Measurement(name, layer, len(place), value) for name, value in values.items()]
 
 
-def ridge(x: Array, y: Array, penalty: float = PENALTY) -> tuple[Array, float]:
+def ridge(x: Array, y: Array) -> tuple[Array, float]:
     """x (N, d), y (N,) -> weight (d,), bias, for which the sum of (y - x weight - bias)^2 plus
-    penalty times |weight|^2 in units of each column's standard deviation is smallest."""
+    PENALTY times |weight|^2 in units of each column's standard deviation is smallest."""
     mean, scale = x.mean(0), x.std(0)
     scale = np.where(scale > 0, scale, 1.0)  # a constant column
     z = (x - mean) / scale
-    gram = z.T @ z + penalty * np.eye(x.shape[1])
+    gram = z.T @ z + PENALTY * np.eye(x.shape[1])
     weight = np.linalg.solve(gram, z.T @ (y - y.mean())) / scale
     return weight, float(y.mean() - mean @ weight)
 
