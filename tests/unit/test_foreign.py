@@ -234,6 +234,21 @@ def test_the_mean_over_groups_is_tested_over_seeds_or_groups(tmp_path):
         assert printed.count("caution:") == printed.count(f"caution: {few}\n") == (len(of_unit) < 8)
 
 
+def test_the_rounding_of_means_is_no_spread(tmp_path):
+    """The seeds of a method have the same values in other orders, so their means are equal."""
+    rng, lines = np.random.default_rng(0), []
+    for seed in range(6):
+        for task, value in enumerate(rng.permutation([0.1, 0.2, 0.7, 0.4, 0.33])):
+            lines += [
+                f"{task},{seed},{m},{float(value) + x!r}\n" for m, x in [("a", 0), ("b", 0.01)]
+            ]
+    options = written(tmp_path, "task,seed,method,accuracy\n" + "".join(lines))
+    for how in ([], ["--unpaired"]):
+        assert "no test" in reported(*options, "--by", "task", "--overall", "seed", *how)
+        (row,) = comparisons(tmp_path)
+        assert np.isnan(row["p_t"])
+
+
 def test_a_unit_that_lacks_a_group_is_left_out(tmp_path):
     """With its other groups alone its mean would be one of other tasks."""
     cells = [

@@ -277,7 +277,7 @@ def test_operators_that_were_run_with_one_value_each_are_compared():
     assert found.best["deltas"].tolist() == [pytest.approx([10, 13])]
     assert not edges(found, "lr")["concat"]
     best, _ = own_best_tables(found, Criteria())
-    assert "(not chosen here: each operator ran with one)" in best.caption
+    assert "(not chosen: each operator ran with a single value)" in best.caption
     assert "--select-seeds" not in best.caption
 
 

@@ -414,3 +414,8 @@ def test_mcnemar_over_groups_is_the_enumeration_of_the_groups_signs():
     # Two groups gained 2 each: 2 of 4 patterns. As four documents it would be 2 of 16.
     assert over.p_mcnemar([1, 1, 1, 1], [0, 0, 0, 0], [5, 5, 6, 6]) == 0.5
     assert over.p_mcnemar([1, 0], [0, 1], [3, 3]) == 1  # gained and lost within one group
+
+
+def test_a_missing_difference_gives_no_p_value():
+    for p in (st.p_paired_t, st.p_wilcoxon, st.p_sign_flip):
+        assert np.isnan(p([1.0, np.nan, 2.0]))

@@ -55,7 +55,7 @@ def bags_of_words(runs: pd.DataFrame) -> tuple[Bags, list[str]]:
         try:
             bags[str(data), str(variant)] = _mean_over_splits(group)
         except (InputError, ImportError, AttributeError, ValueError) as error:
-            reason = str(error).splitlines()[0]
+            reason = (str(error) or type(error).__name__).splitlines()[0]
             problems.append(
                 f"{data}: no bag of words, because the corpus cannot be loaded ({reason})"
             )

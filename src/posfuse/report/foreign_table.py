@@ -166,13 +166,18 @@ def _cautions(
     perfect = 0.0 if columns.unit == "raw" else 100.0
     is_seed = columns.units in ([], [columns.seed])
     arms = {
-        key: Arm(values=runs["value"].tolist() if is_seed else (), perfect=perfect)
-        for key, runs in results.groupby(["group", "name"])
+        key: runs.set_index("seed")["value"] for key, runs in results.groupby(["group", "name"])
     }
     leans = {}
     for row in comparisons.head(MOST_ROWS).to_dict("records"):
         names = [(row["group"], row["name"]), (row["group"], row["than"])]
-        own = {" ".join(filter(None, key)): arms[key] for key in names}
+        one, other = (arms[key] for key in names)
+        if "," not in row["n"]:  # paired: the seeds in common
+            one, other = one[one.index.isin(other.index)], other[other.index.isin(one.index)]
+        own = {
+            " ".join(filter(None, key)): Arm(values.tolist() if is_seed else (), perfect=perfect)
+            for key, values in zip(names, (one, other), strict=True)
+        }
         fewest = min(map(int, row["n"].split(", ")))
         leans[" - ".join(own)] = cautions(own, fewest, few=FEW if is_seed else FEW_VALUES)
     return leans
@@ -251,8 +256,8 @@ def rankings_table(ranked: pd.DataFrame, criteria: Criteria) -> Table:
         name="rankings",
         title="Rankings",
         caption=f"Names from the best ({criteria.metric.best}) mean to the worst, with the mean. "
-        "Between neighbours: > different, = equivalent, ? undecided. Shown: how many neighbours "
-        "have >.",
+        "Between neighbours: > different, = equivalent, ? undecided, < the second is ahead on the "
+        "seeds in common. Shown: how many neighbours have >.",
     )
 
 

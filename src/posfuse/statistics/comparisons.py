@@ -55,7 +55,6 @@ def cells(runs: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
     """
     optional = ["latency_ms", "parameters", "fusion_parameters"]
     table = runs.reindex(columns=[*CELL, "length", *optional]).assign(score=metric.of(runs))
-    table["latency_ms"] = table["latency_ms"].astype(float)  # a record may contain null
     return table.groupby(CELL, sort=False, as_index=False).agg(
         length=("length", "first"),
         n=("score", "size"),

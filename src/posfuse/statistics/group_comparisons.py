@@ -3,6 +3,7 @@
 All comparisons are computed at once, as arrays: a table may have 100,000 groups or 300 methods.
 """
 
+import math
 from itertools import pairwise
 from typing import Any
 
@@ -31,6 +32,9 @@ def over_groups(table: pd.DataFrame, is_seed: bool) -> tuple[pd.DataFrame, list[
     means = cells.groupby(["name", "unit"], sort=False)["value"].agg(["mean", "size"])
     every = pd.MultiIndex.from_product([table["name"].unique(), table["unit"].unique()])
     every.names = means.index.names
+    # Means of the same values can differ in their last digits, which is no spread.
+    largest = table["value"].abs().max() or 1.0
+    means["mean"] = means["mean"].round(12 - math.ceil(math.log10(largest)))
     means = means.reindex(every).fillna({"size": 0}).astype({"size": int}).reset_index()
     if is_seed:
         needed = pd.Series(table["group"].nunique(), means.index)

@@ -99,7 +99,7 @@ def chosen_by(best: pd.DataFrame, criteria: Criteria) -> str:
     """A sentence about the seeds that chose the values in `OwnBest.best` and the seeds that are
     tested."""
     if len(best) and (best[["choices", "baseline_choices"]] == 1).all(axis=None):
-        return "not chosen here: each operator ran with one"
+        return "not chosen: each operator ran with a single value"
     if not criteria.select:
         return "chosen by the same seeds that are tested"
     return f"chosen by {_seeds(criteria)}, tested with other seeds"

@@ -89,7 +89,7 @@ def t_interval(differences: ArrayLike, level: float = 0.95, resolution: float = 
 def bootstrap_interval(differences: ArrayLike, level: float = 0.95) -> Interval:
     """Bias-corrected and accelerated bootstrap interval of the mean (Efron 1987).
 
-    It needs 3 seeds and is too narrow with few: it covers 83 % with 5 (docs/statistics.md).
+    It needs 3 seeds and is too narrow with few: it covers 83 % with 5 (docs/error_rates.md).
     """
     d = np.asarray(differences, dtype=float)
     if len(d) < 3 or np.isnan(_standard_deviation(d)):
@@ -135,7 +135,7 @@ def p_wilcoxon(differences: ArrayLike) -> float:
     ranks.
     """
     d = np.asarray(differences, dtype=float)
-    if len(d) < 2 or not d.any():
+    if len(d) < 2 or np.isnan(d).any() or not d.any():
         return np.nan
     d = np.rint(1e9 * d / np.abs(d).max())  # so that differences equal up to rounding are ties
     d = d[d != 0]
@@ -154,7 +154,7 @@ def p_sign_flip(differences: ArrayLike) -> float:
     """
     d = np.asarray(differences, dtype=float)
     n, least = len(d), abs(d.sum()) - 1e-9 * np.abs(d).sum()
-    if n < 2:
+    if n < 2 or np.isnan(least):
         return np.nan
     if least <= 0:
         return 1.0

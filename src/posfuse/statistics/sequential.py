@@ -4,7 +4,8 @@ Look k tests the first n_k seeds at a nominal level, and a decided hypothesis st
 follow from an alpha-spending function (Lan & DeMets 1983) and the joint normal distribution of the
 test statistics of all looks. They are used for t-tests as well (Jennison & Turnbull 2000, section
 3.8). A family shares alpha by Holm's rule at each look, separately for differences and for
-equivalences (Maurer & Bretz 2013). docs/statistics.md gives the reasons and the error rates.
+equivalences (Maurer & Bretz 2013). docs/statistics.md gives the reasons, docs/error_rates.md the
+rates.
 """
 
 from collections.abc import Callable, Mapping

@@ -51,7 +51,7 @@ class Look(NamedTuple):
     dash: Any
 
 
-# Okabe-Ito hues, changed so that the lightness (CIE L*) of any two operators differs by at least 3.
+# Okabe-Ito hues, changed so that the lightness (CIE L*) of any two operators differs by over 2.7.
 LOOKS = {
     "add": Look("#000000", "o", "-"),
     "concat": Look("#0072B2", "s", (0, (5, 1.5))),

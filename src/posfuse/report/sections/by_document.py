@@ -117,7 +117,7 @@ def bins_table(bins: pd.DataFrame, trends: pd.DataFrame, baseline: str) -> Table
 
 
 def _trend(slope: float, p: float) -> str:
-    return f"{slope:+.2f}, p = {p_value(p) or 'none'}"
+    return f"{slope:+.2f}, p {p_value(p) or 'none'}"
 
 
 def interactions_table(interactions: pd.DataFrame, criteria: Criteria) -> Table:

@@ -13,7 +13,7 @@ from posfuse.verdicts.claims import ClaimVerdict, not_judged
 
 FAMILY = (
     "The p-values of claims are adjusted by Holm's method over all claims. Those above are "
-    "adjusted over all differences."
+    "adjusted within each table."
 )
 
 

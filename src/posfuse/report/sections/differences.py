@@ -189,8 +189,9 @@ def outside_family(comparisons: pd.DataFrame, criteria: Criteria) -> str:
 
 def least_p(comparisons: pd.DataFrame) -> str:
     """A sentence with the lowest p that the comparison with the fewest seeds can reach."""
-    n = int(comparisons["n"].min()) if len(comparisons) else 0
-    if n < 2:
+    if comparisons.empty:
+        return ""
+    if (n := int(comparisons["n"].min())) < 2:
         return "One seed gives no test."
     least = st.smallest_p(n)
     return f"With {n} seeds no sign-flip or signed-rank test can give p < {least:.2g}."

@@ -28,8 +28,8 @@ AT_EDGE = (
     "beyond may be better. "
 )
 BIAS = (
-    "Such a choice favours an operator that has more values near its best one; docs/statistics.md "
-    "gives the size of this bias, and --select-seeds removes it. "
+    "Such a choice favours an operator that has more values near its best one; --select-seeds "
+    "removes this bias. "
 )
 MOST_BUDGETS = 20  # columns; with more, powers of 2
 WORDS = {"scale": "scale", "lr": "learning rate"}
