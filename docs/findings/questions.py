@@ -101,29 +101,40 @@ def claims() -> str:
 
 
 def judgement(claim: dict[str, Any]) -> list[str]:
-    """What the studies find, and whether they agree with the claim."""
+    """What the studies find, and whether they agree with the claim: those of real text, then those
+    of a synthetic task."""
+    finds, said = judged_by(claim["evidence"], claim["holds"])
+    if "synthetic" in claim:
+        found, verdict = judged_by(claim["synthetic"], claim["holds"])
+        finds = "; ".join(filter(None, [finds, found]))
+        said = f"{said or 'not tested on real text'}; on a synthetic task: {verdict}"
+    return [finds or claim.get("finds", NOT_RUN), said or "not tested"]
+
+
+def judged_by(evidence: Sequence[Sequence[str]], expected: str) -> tuple[str, str]:
+    """The differences of these hypotheses, and how many of them agree with a claim; empty before a
+    study has decided one."""
     found: dict[str, list[str]] = {}
     verdicts = []
-    for study, hypothesis, name in claim["evidence"]:
+    for study, hypothesis, name in evidence:
         if v := verdict_of(study, hypothesis):
-            is_open = claim["holds"] == "equivalent" and v.verdict in ("supported", "refuted")
+            is_open = expected == "equivalent" and v.verdict in ("supported", "refuted")
             verdicts.append("undecided" if is_open and not is_beyond_margin(v) else v.verdict)
             ahead = sum(delta > 0 for delta in v.differences)
             counted = f"{ahead} of {len(v.differences)} {v.units}"
             text = f"{name} {difference(study, v)}, {counted}"
             found.setdefault(study, []).append(text)
     finds = "; ".join(f"{link(study)}: {', '.join(own)}" for study, own in found.items())
-    holds, open_ = verdicts.count(claim["holds"]), verdicts.count("undecided")
+    holds, open_ = verdicts.count(expected), verdicts.count("undecided")
     if not verdicts:
-        return [claim.get("finds", NOT_RUN), "not tested"]
+        return "", ""
     numbers = {"holds": holds, "does not hold": len(verdicts) - holds - open_, "undecided": open_}
     said = ", ".join(f"{what} in {n}" for what, n in numbers.items() if n)
     if not open_:
         said = {0: "does not hold", len(verdicts): "holds"}.get(holds, said)
     elif open_ == len(verdicts):
         said = "not decided"
-    elsewhere = "not tested on real text; on a synthetic task: " * ("synthetic" in claim)
-    return [finds, elsewhere + said]
+    return finds, said
 
 
 def is_beyond_margin(v: HypothesisVerdict) -> bool:
