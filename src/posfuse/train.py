@@ -63,10 +63,10 @@ def main() -> None:
 def help_text() -> str:
     """The help of the command, with the groups of conf/. Hydra's own help takes a second longer."""
     lines = []
-    for folder in sorted(CONF_DIR.iterdir()):
-        if folder.is_dir() and folder.name not in ("hydra", "study"):
-            choices = ", ".join(sorted(path.stem for path in folder.glob("*.yaml")))
-            start = f"  {folder.name:<12}"
+    own = [f.name for f in CONF_DIR.iterdir() if f.is_dir() and f.name not in ("hydra", "study")]
+    for group in [*sorted(own), "hydra/launcher", "hydra/sweeper"]:
+        if choices := ", ".join(sorted(path.stem for path in (CONF_DIR / group).glob("*.yaml"))):
+            start = f"  {group:<16}"
             lines.append(textwrap.fill(start + choices, 100, subsequent_indent=" " * len(start)))
     text = files("posfuse").joinpath("train_help.txt").read_text(encoding="utf-8")
     return text.replace("GROUPS", "\n".join(lines))

@@ -54,6 +54,7 @@ def test_the_help_of_train_has_the_groups_with_their_choices_and_five_examples()
         if folder.name not in ("hydra", "study"):
             choices = sorted(path.stem for path in folder.glob("*.yaml"))
             assert f" {folder.name} {', '.join(choices)} " in words
+    assert " hydra/launcher parallel, ray, slurm " in words
     assert text.index("usage: ") < text.index("  data ") < text.index("Examples:")
     assert text.partition("Examples:")[2].count("  posfuse train ") == 5
     assert max(map(len, text.splitlines())) <= 100

@@ -154,6 +154,10 @@ def _status(name: str, study: Study, extra: list[str], again: str) -> None:
         done = wanted.intersection(zip(tested["arm"], tested["seed"], strict=True))
         _say(f"testing: {len(done)} of {len(wanted)} runs of the next look are done")
     _show_state(name, frozen, tested)
+    if state.is_finished:
+        _say(f"results: {OUTPUT / name / 'report' / 'index.html'}")
+    else:
+        print(f"next: {again}", flush=True)
 
 
 def _tuning_status(stage: str, sweep: arm_sweep.ArmSweep) -> None:

@@ -40,7 +40,7 @@ def read(sweep: Path, suffix: str) -> tuple[list[Upload], list[str]]:
     a record that cannot be read, does not belong to the run that was last asked for, is a second
     record of a run, or is of an earlier version; a cell with two configurations or two runs of one
     seed."""
-    found, problems = [], []
+    recorded, problems = [], []
     for result in sorted(sweep.rglob(records.RESULT)):
         try:
             check_is_current(result.parent)
@@ -48,11 +48,11 @@ def read(sweep: Path, suffix: str) -> tuple[list[Upload], list[str]]:
         except InputError as error:
             problems.append(str(error))
             continue
-        found.append(Upload(run, projection.run_id(run.record, suffix), logger))
+        recorded.append(Upload(run, projection.run_id(run.record, suffix), logger))
     # As in `collect`: a record at its place in the sweep has priority over a copy.
-    found.sort(key=lambda own: _distance(own.run))
+    recorded.sort(key=lambda own: _distance(own.run))
     uploads: dict[tuple[str, str], Upload] = {}  # by sweep and fingerprint
-    for own in found:
+    for own in recorded:
         used = uploads.setdefault((own.run.record["sweep_id"], own.run.record["fingerprint"]), own)
         if used is not own:
             problems.append(
