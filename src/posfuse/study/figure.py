@@ -71,7 +71,7 @@ def ratios(runs: pd.DataFrame, study: Study) -> Figure:
                     color=looks.color, markerfacecolor="none" if choices else looks.color,
                     alpha=0.3 if run["stage"] == "tuning" else 0.9,
                 )  # fmt: skip
-                names = [run.get("repeat"), run["arm"], run.get("trial")]  # a repeat and a trial, if any
+                names = [run.get("repeat"), run["arm"], run.get("trial")]
                 name = " ".join(name for name in names if isinstance(name, str) and name)
                 svg.mark(point, f"{name} seed={run['seed']}: {metric.number(value)}")
             point.set_label(style.short(f"{operator} {choices}".rstrip(), 36))  # once in the legend
