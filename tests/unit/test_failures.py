@@ -61,8 +61,8 @@ def test_a_sweep_ends_as_its_new_failures_say(sweep, tmp_path):
     with pytest.raises(SystemExit) as end:
         ending.on_multirun_end(config)
     assert end.value.code.splitlines() == [
-        "error: 1 run(s) failed; the others are done. Run the same command again, or retry each "
-        "with:",
+        "error: 1 run(s) failed, 1 refused, 1 interrupted; the others are done. Run the same "
+        "command again, or retry each with:",
         "  posfuse train seed=1 'a=b c'",
         "    broken",
     ]

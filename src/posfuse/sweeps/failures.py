@@ -7,6 +7,7 @@ import sys
 import time
 import traceback
 import uuid
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -62,9 +63,9 @@ class Ending(Callback):
         below = [(run, failure) for run, failure in records.failures_in(sweep) if run in own]
         # New failures have new ids. Times are not reliable, because a clock may jump.
         new = [failure for run, failure in below if (run, failure) not in self.before]
-        if failed := [failure for failure in new if failure["kind"] != records.INTERRUPTED]:
+        if any(failure["kind"] != records.INTERRUPTED for failure in new):
             given = list(config.hydra.get("overrides", {}).get("hydra", []))
-            sys.exit(summary(failed, given, signals.interruption()))
+            sys.exit(summary(new, given, signals.interruption()))
         if new:
             raise signals.Interrupted(f"{len(new)} run(s) were interrupted")
         folder = config.hydra.sweep.dir
@@ -126,14 +127,18 @@ def say(line: str) -> None:
 def summary(
     failures: list[records.Record], own: list[str], ended_by: str | None = None
 ) -> str | int:
-    """The failed runs with their commands; 1 if only configs were refused, because these failures
-    have been printed already. `own` is as in `retry`."""
-    runs = [f for f in failures if f["kind"] != "config"]
+    """The failed runs with their commands; 1 if no run failed but configs were refused, because
+    these failures have been printed already. `own` is as in `retry`."""
+    without_result = {"config": "refused", records.INTERRUPTED: "interrupted"}
+    runs = [f for f in failures if f["kind"] not in without_result]
     if not runs:
         return 1
+    kinds = Counter(failure["kind"] for failure in failures)
+    counts = [f"{len(runs)} run(s) failed"]
+    counts += [f"{kinds[kind]} {word}" for kind, word in without_result.items() if kinds[kind]]
     others = f"{ended_by} stopped the others" if ended_by else "the others are done"
     again = "Run the same command again, or retry each with:"
-    lines = [f"error: {len(runs)} run(s) failed; {others}. {again}"]
+    lines = [f"error: {', '.join(counts)}; {others}. {again}"]
     for failure in runs:
         lines.append(f"  {retry(failure['overrides'], own)}")
         lines.append(f"    {failure['message']}")

@@ -159,8 +159,8 @@ def seconds_left(runs: list[RunStatus]) -> float | None:
 
 
 def page(sweep: Path, runs: list[RunStatus], columns: int) -> Text:
-    """One line per cell, or two in a narrow terminal, and one for each run that is running or
-    failed."""
+    """One line per cell, or two in a narrow terminal, and one for each run that is
+    neither done nor missing."""
     counts = {}
     for cell in dict.fromkeys(run.cell for run in runs):
         counts[cell] = _counts([run for run in runs if run.cell == cell])
