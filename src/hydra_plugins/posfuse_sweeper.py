@@ -18,7 +18,7 @@ from posfuse.process.arguments import refuse_twice
 from posfuse.runs import records
 from posfuse.runs.composing import Composer
 from posfuse.runs.folders import folder_of, folders_of, other_overrides, sweep_folder
-from posfuse.runs.multirun import with_arm, write_multirun
+from posfuse.runs.multirun import MOST_RUNS, with_arm, write_multirun
 from posfuse.sweeps.failures import FAIL_FAST, say
 from posfuse.sweeps.launching import composed_config
 from posfuse.sweeps.skipping import finished
@@ -99,6 +99,10 @@ class PosfuseSweeper(BasicSweeper):
         size: Any = self.max_batch_size
         if size is not None and (type(size) is not int or (size < 1 and size != -1)):
             raise InputError(f"hydra.sweeper.max_batch_size: must be 1 or more (got {size!r})")
+        if len(jobs) > MOST_RUNS:
+            raise InputError(
+                f"{len(jobs):,} runs are more than the limit of {MOST_RUNS:,}; divide the sweep"
+            )
         self.validate_batch_is_legal(jobs)
         refuse_shared_folders(jobs, folders_of(jobs, self.config))
 

@@ -356,7 +356,7 @@ def test_the_command_takes_the_seeds_that_choose(surface, tmp_path):
 def test_what_is_wrong_with_the_seeds_is_an_error_of_one_line(surface):
     root, _ = surface
     for text, error in (
-        ("0,x", "must be seeds such as 0-7 or 0,1,2 (got '0,x')"),
+        ("0,x", "must be seeds such as 0-7 or 0,1,2, at most 4294967295 (got '0,x')"),
         ("1-9", "no run has seed 3; choose among 0, 1, 2"),
         ("0-2", "0-2 contains all seeds; leave at least one to test"),
     ):

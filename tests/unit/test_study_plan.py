@@ -7,7 +7,7 @@ import pytest
 
 from posfuse.config import CONF_DIR
 from posfuse.errors import InputError
-from posfuse.runs import records
+from posfuse.runs import identity, records
 from posfuse.study.plan import PLAN, Choice, choose, finalists, freeze, load_plan, read_plan
 from posfuse.study.spec import Assumed, Evaluation, Tuning
 from study_runs import small_study
@@ -120,6 +120,14 @@ def test_a_study_that_was_changed_is_refused_once_a_test_seed_ran(tmp_path):
     assert read_plan(changed, tmp_path, has_tested=False) is None
     with pytest.raises(InputError, match=r"changed after test seeds ran \(testing\); restore"):
         read_plan(changed, tmp_path, has_tested=True)
+
+
+def test_a_plan_of_a_version_with_other_numbers_is_refused(tmp_path, monkeypatch):
+    freeze(STUDY, CHOICES, CONFIGS, tmp_path)
+    monkeypatch.setattr(identity, "NUMERICS", identity.NUMERICS + 1)
+    assert read_plan(STUDY, tmp_path, has_tested=False) is None
+    with pytest.raises(InputError, match=r"plan.yaml: frozen by a version of posfuse with other"):
+        read_plan(STUDY, tmp_path, has_tested=True)
 
 
 def test_a_plan_that_is_lost_damaged_or_edited_is_refused(tmp_path):

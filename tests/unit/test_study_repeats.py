@@ -193,7 +193,7 @@ def test_the_forecast_counts_all_repeats():
     assert own.spread_of_units(own.hypotheses[0]) == pytest.approx((1 + 4 / 2) ** 0.5)
     lines = "\n".join(forecast.forecast(own, None))
     assert "tuning: 3 repeats x 3 arms x (4 trials x 1 seeds + 2 finalists x 2 seeds) = 72" in lines
-    assert "2 points over seeds, 1 over repeats of tuning" in lines
+    assert "2 points over seeds and by 1 over repeats of tuning" in lines
     assert "looks: 2, 3 repeats" in lines
 
 
@@ -208,6 +208,7 @@ NARROW = {"optim.lr": {"least": 1.0, "most": 1.001}}
         ({"tuning__seeds": "100-103"}, "tuning.seeds: 4 seeds cannot be shared equally by"),
         ({"testing__seeds": "0-6"}, "testing.seeds: 7 seeds cannot be shared equally by"),
         ({"tuning__final_seeds": "200-204"}, "tuning.final_seeds: 5 seeds cannot be shared"),
+        ({"testing__seeds": f"0-2,{FAR}-{FAR + 2}"}, "testing.seeds: seeds of a study with"),
         ({"testing__looks": [2, 4]}, "testing.looks: the last look needs 4 repeats, but"),
         ({"testing__looks": [1, 3]}, "testing.looks: must be ascending numbers of repeats from 2"),
         ({"testing__looks": []}, "testing.looks: must be ascending numbers of repeats from 2 on"),

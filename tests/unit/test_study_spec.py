@@ -76,6 +76,7 @@ MISTAKES = [
      "tuning: 1000000000 trials per arm; give at least 2 and at most 10000"),
     ({"testing__seeds": "0-999999999"}, "testing.seeds: more than 10000 seeds"),
     ({"tuning__grid": {"fusion": ["add", "mul"]}}, "tuning: fusion is also set in arms.add; rem"),
+    ({"tuning__grid": {"optim.lr": [0.1, 0.2, 0.1]}}, "tuning.grid.optim.lr: has 0.1 twice; rem"),
     ({"tuning__grid": {}}, "tuning: give either grid, or random with trials"),
     ({"tuning__trials": 5}, "tuning: give either grid, or random with trials"),
     ({"tuning__seeds": None}, "tuning.seeds: must be seeds such as 0-7"),

@@ -321,6 +321,9 @@ def test_an_unknown_key_of_an_arm_has_hydras_error():
     arms = {"a": {"fusion": "add"}, "b": {"model.unheard": 1}}
     with pytest.raises(InputError, match=r"arms.b: model.unheard: unknown key; use one of"):
         configurations.compose(Study("q"), arms, [])
+    study = Study("q", settings={"trainer.max_epoch": 3})
+    with pytest.raises(InputError, match=r"^settings: trainer.max_epoch: unknown key; use"):
+        configurations.compose(study, {"a": {"fusion": "add"}}, [])
 
 
 @pytest.fixture(scope="module")

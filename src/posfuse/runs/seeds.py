@@ -26,7 +26,9 @@ def seeds_of(key: str, given: Any) -> list[int]:
         ends = RANGE.fullmatch(str(item))
         first, last = (int(end) for end in (ends[1], ends[2] or ends[1])) if ends else (1, 0)
         if not first <= last <= LARGEST_SEED:
-            raise InputError(f"{key}: must be seeds such as 0-7 or 0,1,2 (got {given!r})")
+            raise InputError(
+                f"{key}: must be seeds such as 0-7 or 0,1,2, at most {LARGEST_SEED} (got {given!r})"
+            )
         if len(seeds) + last - first >= MOST:
             raise InputError(f"{key}: more than {MOST} seeds; give fewer")
         seeds += range(first, last + 1)

@@ -65,7 +65,10 @@ def compose(study: Study, arms: Mapping[str, Values], extra: list[str]) -> dict[
             except RecursionError as error:
                 raise InputError(f"base: {study.base} includes itself; remove base") from error
             except (HydraException, OmegaConfBaseException, ValueError, InputError) as error:
-                raise InputError(f"arms.{arm}: {one_line(error)}") from error
+                line = one_line(error)
+                of_settings = line.partition("experiment/check_test.yaml: ")[2]
+                place = f"settings: {of_settings}" if of_settings else f"arms.{arm}: {line}"
+                raise InputError(place) from error
             fingerprint = fingerprint_of(flat)
             if (other := first.setdefault(fingerprint, arm)) != arm:
                 raise InputError(f"arms.{arm}: has the same config as arms.{other}; remove one")

@@ -114,12 +114,12 @@ def forecast(study: Study, seconds: float | None) -> list[str]:
     else:
         lines.append(f"testing: at least {least} runs{hours(least)}")
         lines.append(f"         at most {most} runs{hours(most)}")
-    of_repeats = f", {assumed.between:g} over repeats of tuning" if study.repeats > 1 else ""
+    of_repeats = f" and by {assumed.between:g} over repeats of tuning" if study.repeats > 1 else ""
     own = " (or as a hypothesis's own `assumed` says)" * any(h.assumed for h in study.hypotheses)
     lines += [
-        "power at the strictest level of Holm's rule, if a difference of two arms spreads",
-        f"by {assumed.spread:g} {study.measured.unit} over seeds{of_repeats}{own} and arms have "
-        "independent noise; it is lower if differences spread more:",
+        "power at the strictest level of Holm's rule, lower if differences spread more:",
+        f"  assumed: a difference of two arms spreads by {assumed.spread:g} {study.measured.unit} over seeds"
+        f"{of_repeats}{own}, and the noise of arms is independent",
     ]
     simulated = min(10_000, 10**7 // looks.seeds[-1])  # 80 MB of draws
     for family, hypotheses in study.families.items():

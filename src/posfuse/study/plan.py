@@ -191,12 +191,16 @@ def read_plan(study: Study, folder: Path, has_tested: bool) -> Plan | None:
         return None
     frozen, numerics = load_plan(path)
     changed = identity.differing(_content(study), _content(frozen.study))
-    if numerics != identity.NUMERICS:
-        changed.append("posfuse's numerics")
-    if not changed:
+    is_earlier = numerics != identity.NUMERICS
+    if not (changed or is_earlier):
         return replace(frozen, study=study)
     if not has_tested:
         return None
+    if not changed:
+        raise InputError(
+            f"{path}: frozen by a version of posfuse with other numbers; use that version, or copy "
+            "the study to a new name and give it fresh test seeds"
+        )
     raise InputError(
         f"{path}: the study was changed after test seeds ran ({', '.join(changed)}); restore its "
         "file, or copy it to a new name and give it fresh test seeds"

@@ -18,6 +18,7 @@ from posfuse.study.arm_sweep import is_group
 from posfuse.study.files import config_folder, study_file
 from posfuse.study.looks import can_decide
 from posfuse.study.overrides import is_of_launcher, is_set_by_study
+from posfuse.study.repeats import FAR
 from posfuse.study.spec import BEYOND, NULL_ARM, Evaluation, Hypothesis, Study, Tuning, Values
 
 # The endings of the names of a study's sweeps, or the beginnings of these endings.
@@ -97,6 +98,9 @@ def _check_tuning(study: Study, tune: Tuning) -> list[int]:
     for key, given in tune.random.items():
         if given.least >= given.most:
             raise InputError(f"tuning.random.{key}: least must be below most")
+    for key, values in tune.grid.items():
+        if twice := [value for i, value in enumerate(values) if value in values[:i]]:
+            raise InputError(f"tuning.grid.{key}: has {twice[0]!r} twice; remove one")
     trials = tune.trials if is_drawn else math.prod(map(len, tune.grid.values()))
     if not 2 <= trials <= MOST:
         raise InputError(f"tuning: {trials} trials per arm; give at least 2 and at most {MOST}")
@@ -141,11 +145,17 @@ def _check_repeats(study: Study) -> None:
     """Check that each repeat gets an equal share of all seeds. Looks count repeats."""
     n = study.repeats
     keys = {"tuning.seeds": study.tuning_seeds, "testing.seeds": study.test_seeds}
-    for key, seeds in (keys | {"tuning.final_seeds": study.final_seeds}).items():
+    keys["tuning.final_seeds"] = study.final_seeds
+    for key, seeds in keys.items():
         if len(seeds) % n:
             raise InputError(
                 f"{key}: {len(seeds)} seeds cannot be shared equally by tuning.repeats={n}; give "
                 f"{n * max(round(len(seeds) / n), 1)}"
+            )
+        if NULL_ARM in study.arms and max(seeds, default=0) >= FAR:
+            raise InputError(
+                f"{key}: seeds of a study with tuning.null_arm must be below {FAR:,}, because the "
+                "null arm has these seeds and higher ones; use smaller seeds"
             )
     if study.testing.looks[-1] > n:
         raise InputError(

@@ -68,7 +68,9 @@ def unit_of(study: Study) -> dict[int, int]:
     if study.repeats == 1:
         return {seed: seed for seed in study.test_seeds}
     units = {seed: i // study.seeds_of_units + 1 for i, seed in enumerate(study.test_seeds)}
-    return units | {seed + FAR: unit for seed, unit in units.items()}
+    if NULL_ARM in study.arms:
+        units |= {seed + FAR: unit for seed, unit in units.items()}
+    return units
 
 
 def by_unit(study: Study, outcomes: pd.DataFrame) -> pd.DataFrame:

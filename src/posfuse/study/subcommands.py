@@ -35,7 +35,8 @@ def execute(arguments: Namespace, searchpath: Sequence[str], extra: list[str]) -
     name, study = read_study(arguments.study, searchpath)
     again = _again(arguments, study)
     if arguments.command == "plan":
-        _plan(name, study, extra, arguments.no_timing)
+        with _sole_use(f"{name}_timing"):
+            _plan(name, study, extra, arguments.no_timing)
         print(f"next: {again}", flush=True)  # unbroken: to be copied
     elif arguments.command == "status":
         _status(name, study, extra, again)
@@ -141,7 +142,9 @@ def _status(name: str, study: Study, extra: list[str], again: str) -> None:
         for part, sweep in stages.tuning_sweeps(name, study, extra).items():
             _tuning_status(f"tuning {part}".rstrip(), sweep)
     if frozen is None:
-        print(f"plan: not frozen yet; run it with {again}", flush=True)
+        is_old = (OUTPUT / name / plan.PLAN).exists()
+        what = "frozen before the file was changed" if is_old else "not frozen yet"
+        print(f"plan: {what}; run it with {again}", flush=True)
         return
     _say(f"plan: frozen in {OUTPUT / name / plan.PLAN}, digest {frozen.digest[:16]}")
     tested, looks = stages.test_runs(name, frozen), study.looks.seeds
