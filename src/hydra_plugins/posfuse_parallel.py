@@ -55,7 +55,7 @@ def cores() -> int:
 
 class ParallelLauncher(SweepLauncher):
     """Executes n_jobs runs at once, each in its own process: at most `runs_per_core` per core, and
-    on GPUs at most `runs_per_gpu` per GPU, or one run per group of trainer.devices GPUs."""
+    on GPUs at most `runs_per_gpu` per group of trainer.devices GPUs."""
 
     def __init__(self, n_jobs: int = -1, runs_per_gpu: int = 1, runs_per_core: int = 1) -> None:
         self.n_jobs, self.runs_per_gpu, self.runs_per_core = n_jobs, runs_per_gpu, runs_per_core

@@ -1,6 +1,6 @@
 """Digests and checksums, which detect damaged files.
 
-SHA256SUMS of a folder has the digest of each file; `sha256sum -c` checks it.
+SHA256SUMS of a run has the digests of its results; `sha256sum -c` checks them.
 """
 
 import hashlib

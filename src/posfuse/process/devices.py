@@ -41,9 +41,9 @@ def gpus() -> list[str]:
 
 
 def places(gpus: list[str], runs_per_gpu: int, devices: int) -> list[str]:
-    """The GPUs of each of the runs that can train at once: `devices` GPUs for each run, or
-    `runs_per_gpu` runs on each GPU. If there are more places, runs spread over all GPUs. Raises
-    InputError if there are not enough GPUs for one run."""
+    """The GPUs of each of the runs that can train at once: `runs_per_gpu` runs on each
+    group of `devices` GPUs. Runs spread over all groups first. Raises InputError if there are not
+    enough GPUs for one run."""
     if devices > len(gpus):
         raise InputError(
             f"trainer.devices: must be at most {len(gpus)}, the number of GPUs (got {devices}); "

@@ -54,8 +54,8 @@ def precision_of(cfg: Config) -> str:
 
 
 def stored(cfg: Config) -> str | None:
-    """As `precision_of`, but without a log line and without a measurement: None if the sweep has no
-    choice yet. For the process of a sweep, which may be on another machine than its runs."""
+    """The sweep's choice for trainer.precision=fastest, without a measurement; None if it has none
+    yet. For the process of a sweep, which may be on another machine than its runs."""
     path = shape(cfg).choice(Path(cfg.output_dir, cfg.sweep_id))
     return _read(path)[0] if path.exists() else None
 

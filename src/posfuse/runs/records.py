@@ -1,8 +1,8 @@
 """The files of a run: its record and its measurements.
 
 Every file is written with another name and then renamed. result.json is the last file, so a folder
-with a result.json has a finished run. SHA256SUMS has the digest of each file; `sha256sum -c` checks
-it.
+with a result.json has a finished run. SHA256SUMS has the digests of the results; `sha256sum -c`
+checks them.
 """
 
 import json
@@ -246,7 +246,7 @@ def read_measurements(folder: Path) -> "pd.DataFrame":
 
 
 def write_result(folder: Path, record: Record) -> None:
-    """Finish a run: write the digests of its other files, then the record."""
+    """Finish a run: write the digests of its results, then the record."""
     with replacing(folder / RESULT) as part:
         write_json(part, record)
         others = [name for name in (*ALWAYS, BEST, *SOMETIMES) if (folder / name).exists()]
