@@ -118,8 +118,8 @@ def forecast(study: Study, seconds: float | None) -> list[str]:
     own = " (or as a hypothesis's own `assumed` says)" * any(h.assumed for h in study.hypotheses)
     lines += [
         "power at the strictest level of Holm's rule, lower if differences spread more:",
-        f"  assumed: a difference of two arms spreads by {assumed.spread:g} {study.measured.unit} over seeds"
-        f"{of_repeats}{own}, and the noise of arms is independent",
+        f"  assumed: a difference of two arms spreads by {assumed.spread:g} {study.measured.unit} "
+        f"over seeds{of_repeats}{own}, and the noise of arms is independent",
     ]
     simulated = min(10_000, 10**7 // looks.seeds[-1])  # 80 MB of draws
     for family, hypotheses in study.families.items():
