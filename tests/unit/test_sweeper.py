@@ -15,7 +15,6 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext
 from omegaconf import OmegaConf
 
-from hydra_plugins import posfuse_sweeper
 from posfuse.config import CONF_DIR
 from posfuse.runs.multirun import MULTIRUN, asked_beside, read_multirun
 from refusals import refusal
@@ -134,7 +133,8 @@ def test_a_sweep_without_jobs_is_refused_before_anything_is_written(
 
 
 def test_more_runs_than_a_reader_accepts_are_refused(jobs, tmp_path, monkeypatch):
-    monkeypatch.setattr(posfuse_sweeper, "MOST_RUNS", 3)
+    own = sweepers()["PosfuseSweeper"].check.__globals__
+    monkeypatch.setitem(own, "MOST_RUNS", 3)
     message = "4 runs are more than the limit of 3; divide the sweep"
     assert refusal(jobs, "PosfuseSweeper", ["seed=0,1", "fusion=add,mul"]) == message
     assert not list(tmp_path.iterdir())

@@ -134,9 +134,12 @@ def summary(
     if not runs:
         return 1
     kinds = Counter(failure["kind"] for failure in failures)
+    others = "the others are done"
+    if ended_by:
+        others = f"{ended_by} stopped the others"
+        del kinds[records.INTERRUPTED]  # they are among the others
     counts = [f"{len(runs)} run(s) failed"]
     counts += [f"{kinds[kind]} {word}" for kind, word in without_result.items() if kinds[kind]]
-    others = f"{ended_by} stopped the others" if ended_by else "the others are done"
     again = "Run the same command again, or retry each with:"
     lines = [f"error: {', '.join(counts)}; {others}. {again}"]
     for failure in runs:
