@@ -35,8 +35,7 @@ def execute(arguments: Namespace, searchpath: Sequence[str], extra: list[str]) -
     name, study = read_study(arguments.study, searchpath)
     again = _again(arguments, study)
     if arguments.command == "plan":
-        with _sole_use(f"{name}_timing"):
-            _plan(name, study, extra, arguments.no_timing)
+        _plan(name, study, extra, arguments.no_timing)
         print(f"next: {again}", flush=True)  # unbroken: to be copied
     elif arguments.command == "status":
         _status(name, study, extra, again)
@@ -79,7 +78,10 @@ def _say(line: str) -> None:
 
 def _plan(name: str, study: Study, extra: list[str], no_timing: bool) -> None:
     settings = stages.check_arms(name, study, extra, _say)
-    seconds = None if no_timing else forecast.cpu_seconds_per_run(name, study, extra)
+    seconds = None
+    if not no_timing:
+        with _sole_use(f"{name}_timing"):
+            seconds = forecast.cpu_seconds_per_run(name, study, extra)
     _say(f"study {name}: {study.question}")
     for line in [*forecast.forecast(study, seconds), *caveats.of_plan(study, settings)]:
         _say(line)
