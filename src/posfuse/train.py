@@ -81,6 +81,7 @@ def job(config: DictConfig) -> float:
     """
     logging.raiseExceptions = False  # as in `main`; this may be another process
     hydra_cfg = HydraConfig.get()
+    check_is_one_run(hydra_cfg)
     folder = Path(hydra_cfg.runtime.output_dir)
     overrides = list(hydra_cfg.overrides.task)
     cfg = None
@@ -120,6 +121,17 @@ def job(config: DictConfig) -> float:
         if not signals.is_worker():
             report(folder, Path(hydra_cfg.sweep.dir), config.sweep.fail_fast)
     return math.nan
+
+
+def check_is_one_run(hydra_cfg: DictConfig) -> None:
+    """Exit if a config file lists a grid and -m is missing. hydra.mode=RUN allows one run of it."""
+    grid = hydra_cfg.sweeper.get("params")
+    if grid and hydra_cfg.mode == RunMode.RUN and "hydra.mode=RUN" not in sys.argv:
+        name = hydra_cfg.runtime.choices.get("experiment")
+        sys.exit(
+            f"error: {f'experiment={name}' if name else 'hydra.sweeper.params'}: this is a sweep "
+            f"over {', '.join(grid)}; add -m, as in posfuse train -m"
+        )
 
 
 def train(cfg: Config, folder: Path, own: Sequence[str] = (), place: str = "") -> records.Record:

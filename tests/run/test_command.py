@@ -27,6 +27,8 @@ MISTAKES = {
     "--config-dir nope": "nope' not found",
     "--config-name nope": "error: Cannot find primary config 'nope'",
     "experiment=tabel1": "tabel1",
+    "experiment=quickstart": "error: experiment=quickstart: this is a sweep over data, encoding, ",
+    "experiment=table2 fusion=add": "error: experiment=table2: this is a sweep over ",
     # In a sweep Hydra refuses some at its start, and `checked` refuses others in the first job.
     "-m model.n_heads=7": "model.n_heads",
 }
