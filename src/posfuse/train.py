@@ -11,6 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import hydra
+from hydra.conf import HydraConf
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from hydra.types import RunMode
@@ -123,7 +124,7 @@ def job(config: DictConfig) -> float:
     return math.nan
 
 
-def check_is_one_run(hydra_cfg: DictConfig) -> None:
+def check_is_one_run(hydra_cfg: HydraConf) -> None:
     """Exit if a config file lists a grid and -m is missing. hydra.mode=RUN allows one run of it."""
     grid = hydra_cfg.sweeper.get("params")
     if grid and hydra_cfg.mode == RunMode.RUN and "hydra.mode=RUN" not in sys.argv:

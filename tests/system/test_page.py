@@ -127,12 +127,14 @@ return [...[...texts].map(text => contrast(text)), ...arrows];
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_texts_have_enough_contrast(scheme, opened):
+def test_texts_have_enough_contrast(scheme, opened, page):
     features = [{"name": "prefers-color-scheme", "value": scheme}]
     opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-    contrasts = opened.execute_script(CONTRASTS)
-    assert len(contrasts) > 50
-    assert min(contrasts) >= 4.5
+    for path in (page, *sorted(DOCS.rglob("index.html"))):
+        show(opened, path)
+        contrasts = opened.execute_script(CONTRASTS)
+        assert len(contrasts) > 50, path
+        assert min(contrasts) >= 4.5, path
 
 
 def test_texts_from_records_are_text(opened):
@@ -292,13 +294,23 @@ def test_the_names_of_a_row_stay_in_view(opened, page):
     assert len(set(before)) > 1
 
 
+def printed_pages(browser):
+    paper = {"paperWidth": 8.27, "paperHeight": 11.7}
+    printed = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", paper)["data"])
+    return len(re.findall(rb"/Type\s*/Page\b(?!s)", printed))
+
+
+def test_every_page_of_the_docs_prints_on_six_pages_at_most(opened):
+    for page in sorted(DOCS.rglob("index.html")):
+        show(opened, page)
+        assert 1 <= printed_pages(opened) <= 6, page
+
+
 def test_it_prints_on_few_pages_with_what_is_behind_each_answer_and_claim(opened):
     tests = opened.find_element("css selector", ".verdict details p")
     assert "Holm-adjusted p" in tests.get_attribute("textContent")
     assert not tests.is_displayed()
-    printed = opened.execute_cdp_cmd("Page.printToPDF", {"paperWidth": 8.27, "paperHeight": 11.7})
-    pages = re.findall(rb"/Type\s*/Page\b(?!s)", base64.b64decode(printed["data"]))
-    assert 1 <= len(pages) <= 6
+    assert 1 <= printed_pages(opened) <= 6
     opened.execute_script("dispatchEvent(new Event('beforeprint'))")
     states = opened.execute_script(
         "return [...document.querySelectorAll('details')].map(d => [!!d.closest('.answers, "
