@@ -50,11 +50,14 @@ echo "${{COMPREPLY[*]}}"
     [
         ("posfuse st", 1, "status study"),
         ("posfuse study fr", 2, "freeze"),
+        ("posfuse study plan demo --no", 4, "--no-timing"),
+        ("posfuse report multirun/mine --uni", 3, "--unit"),
+        ("posfuse train --hy", 2, "--hydra-help"),
         ("posfuse train seed=0 model=pap", 3, "model=paper model=paper_long"),
         ("posfuse train -m model.d_", 3, "model.d_ff= model.d_model="),
     ],
 )
-def test_bash_completes_commands_and_overrides(line, word, expected, tmp_path):
+def test_bash_completes_commands_options_and_overrides(line, word, expected, tmp_path):
     (tmp_path / "posfuse").write_text(f'#!/bin/sh\nexec {sys.executable} -m posfuse "$@"\n')
     (tmp_path / "posfuse").chmod(0o755)
     script = COMPLETE.format(posfuse=tmp_path / "posfuse", line=line, word=word)
