@@ -197,9 +197,15 @@ def test_hydra_reads_the_values_of_an_arm_as_they_are_written():
         "fusion": "add", "optim.lr": 1e-05, "data.limit": None, "trainer.compile": True,
         "data.corpus.sizes": [10, 20], "data.path": "/my 'own' {folder}, a=b", "model.x": "1/8",
         "encoding.table": {"_target_": "posfuse.model.encoding.Learned", "n": 1},
+        "a": "007", "b": "true", "c": "Null", "d": "1e3", "e": r"x\dy", "f": "last\\",
+        "g": r"\'\\'", "h": "-1_0", "i": "inf", "j": ".5", "k": "v1.2", "l": "1/8", "m": "+.inf",
     }  # fmt: skip
     parsed = OverridesParser.create().parse_overrides(overrides(values))
-    assert {o.get_key_element(): o.value() for o in parsed} == values
+    read = {o.get_key_element(): o.value() for o in parsed}
+    assert read == values
+    assert {key: type(value) for key, value in read.items()} == {
+        k: type(v) for k, v in values.items()
+    }
     assert not any(o.is_sweep_override() for o in parsed)
 
 

@@ -29,7 +29,8 @@ from posfuse.study.spec import Study, Values
 
 OUTPUT = Path("multirun")
 MISSING = "no result"
-PLAIN = re.compile(r"[A-Za-z0-9_./+-]+")
+PLAIN = re.compile(r"[A-Za-z0-9_./+-]+")  # a text that needs no quotes
+NO_TEXT = re.compile(r"(?i)null|true|false|[+-]?(inf|nan|[\d._]*\d[\d._]*(e[+-]?\d+)?)")
 
 
 class RunsFailed(InputError):
@@ -194,7 +195,8 @@ def _text(value: Any) -> str:
         return f"{{{','.join(f'{key}:{_text(own)}' for key, own in value.items())}}}"
     if isinstance(value, list):
         return f"[{','.join(map(_text, value))}]"
-    if isinstance(value, str) and not PLAIN.fullmatch(value):
-        escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    if isinstance(value, str) and (not PLAIN.fullmatch(value) or NO_TEXT.fullmatch(value)):
+        # In Hydra's grammar a backslash is an escape only before a quote.
+        escaped = re.sub(r"(\\*)('|$)", lambda m: m[1] * 2 + m[2].replace("'", "\\'"), value)
         return f"'{escaped}'"
     return str(value)
