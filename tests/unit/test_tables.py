@@ -180,9 +180,11 @@ def test_a_narrowed_table_names_what_all_rows_have_in_its_caption():
     rows = [["tiny", "add", "undecided", "3", ""], ["tiny", "mlp", "undecided", "3", ""]]
     columns = ["data", "fusion", "verdict", "n", "note"]
     found = narrow(Table("t", "T", "Points.", columns, rows, pd.DataFrame()))
-    assert found.columns == ["data", "fusion", "verdict"]  # the first one and the verdict stay
-    assert found.rows == [["tiny", "add", "undecided"], ["tiny", "mlp", "undecided"]]
-    assert found.caption == "All rows: n 3. Points."
+    assert found.columns == ["fusion", "verdict"]  # the verdict stays
+    assert found.rows == [["add", "undecided"], ["mlp", "undecided"]]
+    assert found.caption == "All rows: data tiny, n 3. Points."
+    numbers = [["tiny", "1"], ["tiny", "2"]]  # without the first column, only numbers would remain
+    assert narrow(Table("t", "T", "", ["data", "n"], numbers, pd.DataFrame())).rows == numbers
     twice = [["a", "1", "1"], ["b", "1", "2"]]  # two columns may have one heading
     same = Table("t", "T", "", ["x", "95 % t", "95 % t"], twice, pd.DataFrame())
     assert narrow(same).rows == [["a", "1"], ["b", "2"]]

@@ -63,15 +63,17 @@ def _cell(row: Row, heading: str, write: Callable[..., str], first: str, *more: 
 
 def narrow(table: Table) -> Table:
     """The table without columns that are only in files, that are empty, or that have one text in
-    several rows; the caption gives this text. The first column and the verdicts always remain,
-    because a reader looks for them."""
+    several rows; the caption gives this text. The verdicts always remain, because a reader looks
+    for them, and so does the first column if only numbers would remain."""
     if not table.rows:
         return table
     columns = list(zip(*table.rows, strict=True))
     headings = [*enumerate(table.columns)]
     few = [len(set(texts)) == 1 and (len(texts) > 1 or not texts[0]) for texts in columns]
-    stays = [not i or name == "verdict" for i, name in headings]
-    left = [i for i, name in headings if stays[i] or not (few[i] or name in table.only_in_files)]
+    hidden = [few[i] or name in table.only_in_files for i, name in headings]
+    is_named = not all(hidden[i] or table.numeric[i] for i, _ in headings)
+    stays = [name == "verdict" or (not i and not is_named) for i, name in headings]
+    left = [i for i, _ in headings if stays[i] or not hidden[i]]
     same = [(name, columns[i][0]) for i, name in headings if few[i] and not stays[i]]
     texts = [f"{name} {text}" for name, text in same if text]
     caption = f"All rows: {', '.join(texts)}. {table.caption}" if texts else table.caption
