@@ -154,7 +154,7 @@ def cost(plan: Plan, runs: pd.DataFrame) -> str:
     counts = runs["stage"].value_counts()
     tuned = f"{counts['tuning']} tuning and " if "tuning" in counts else ""
     if plan.study.tuning and not tuned:
-        tuned = "tuning runs whose records are lost, and "
+        tuned = "Tuning runs whose records are lost, without their core hours; "
     return (
         f"{tuned}{counts['testing']} test runs, {hours:.1f} core hours, plan `{plan.digest[:16]}`."
     )
