@@ -27,6 +27,11 @@ MISTAKES = {
     "--config-dir nope": "nope' not found",
     "--config-name nope": "error: Cannot find primary config 'nope'",
     "experiment=tabel1": "tabel1",
+    "fusion=add,concat seed=1": "error: fusion=add,concat: several values; add -m for a sweep, or",
+    "optim.lr=1,2": "error: optim.lr=1,2: several values; add -m for a sweep, or write key=[a,b]",
+    "-m fusion=add,concat --cfg job": "error: -m: is not for an option that prints something",
+    "data.test_lengths=512": "data.test_lengths: Invalid value assigned: int is not a ListConfig, "
+    "list or tuple; write [a,b] for a list",
     "experiment=quickstart": "error: experiment=quickstart: this is a sweep over data, encoding, ",
     "experiment=table2 fusion=add": "error: experiment=table2: this is a sweep over ",
     # In a sweep Hydra refuses some at its start, and `checked` refuses others in the first job.

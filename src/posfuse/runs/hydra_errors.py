@@ -24,6 +24,10 @@ def line_of(error: Exception) -> str:
     line = one_line(error)
     if isinstance(error, YAMLError | UnicodeDecodeError):
         return f"{_file_of(error)}: {line}; correct the file, and save it as UTF-8"
+    if line.startswith("Only one of --run, --multirun, --cfg"):
+        return (
+            "-m: is not for an option that prints something, such as --cfg; remove one of the two"
+        )
     if not isinstance(error, HydraException | errors.OmegaConfBaseException):
         line = f"{type(error).__name__}: {line}; set HYDRA_FULL_ERROR=1 to see the traceback"
     elif re.match(r"(?!hydra\.)\S+: ", line):
@@ -47,6 +51,8 @@ def one_line(error: BaseException) -> str:
         why = " ".join(str(error.__cause__ or "not an override that Hydra can read").split())
         return f"{error.override}: {why}; write key=value, or 'key=\"value\"' with quotes"
     place = "".join(f"{f}.yaml: " for f in re.findall(r"^In '((?!hydra/)[^']+/[^']+)'", text))
+    if several := re.match(r"Ambiguous value for argument '(.*?)' 1\.", text):
+        return f"{several[1]}: several values; add -m for a sweep, or write key=[a,b] for a list"
     if isinstance(error, MissingConfigException) and error.options:
         group, _, name = str(error.missing_cfg_file).rpartition("/")
         return f"{place}{group}: no {name!r}; {nearest(name, error.options)}"
@@ -55,7 +61,8 @@ def one_line(error: BaseException) -> str:
         return text
     key, part = str(own[0].full_key), own[0].object_type
     if not isinstance(own[0], errors.ConfigKeyError | errors.ConfigAttributeError):
-        return f"{place}{key}: {' '.join(str(own[0]).partition('full_key:')[0].split())}"
+        line = f"{place}{key}: {' '.join(str(own[0]).partition('full_key:')[0].split())}"
+        return f"{line.removesuffix('.')}; write [a,b] for a list" if "ListConfig" in line else line
     fix = f"an option of this part needs a +, as in +{key}=VALUE"
     if dataclasses.is_dataclass(part):
         whole = config.Config if part.__module__ == config.__name__ else part
