@@ -33,7 +33,7 @@ from small_records import (
 
 TABLES = {
     *(f"tables/{name}.{end}" for end in ("csv", "md", "tex") for name in (
-        "table1", "table2", "table3", "paired_differences", "paired_tests", "interaction",
+        "table1", "table2", "paired_differences", "paired_tests", "interaction",
         "gain_by_length", "documents")),
     "tables/tables.tex", "index.html", "runs.csv",
 }  # fmt: skip

@@ -25,7 +25,7 @@ from posfuse.statistics.group_comparisons import compare_foreign, over_groups, r
 MOST_IN_FIGURE = 60  # rows of a figure that fits a screen
 MOST_ROWS = 1_000  # of a table on the page; its CSV file has all rows
 MOST_NOTES = 20
-MOST_ANSWERS = 20  # rows of the table at the top of the page
+MOST_ANSWERS = 16  # rows of the table at the top of the page
 
 
 def columns_of(arguments: Namespace) -> Columns:
@@ -130,10 +130,12 @@ def sections_of(arguments: Namespace, criteria: Criteria) -> list[Section]:
     tables = [comparisons_table(comparisons, criteria, paired, columns)]
     if arguments.all_pairs:
         tables.insert(0, rankings_table(rankings(results, comparisons, criteria), criteria))
+    more = len(comparisons) - MOST_ANSWERS
+    rest = [f"The table of comparisons has {more:,} more rows."] * (more > 0)
     return [
         Section(
             RESULTS,
-            lead=headline(comparisons, criteria, paired, columns, arguments.all_pairs),
+            lead=[*headline(comparisons, criteria, paired, columns, arguments.all_pairs), *rest],
             answers=_answers(comparisons, criteria.metric),
             margin=criteria.margin,
             unit=criteria.metric.unit,

@@ -25,6 +25,7 @@ SIGNS = {
     "undecided": "?", "exploratory": "·", "not tested": "·",
 }  # fmt: skip
 WIDTH, EDGE = 180.0, 6.0  # of an interval's drawing, in pixels
+NARROWEST = 6.0  # pixels of the margin's band; a narrower one would be hidden by the line at 0
 LONG = 5  # an interval this many times as long as the median interval is cut
 # To a file of the report, as in table.html.j2 and page.html.j2.
 LINK = re.compile(r'<a href="((?:tables|figures)/\w+\.\w+)">(?:CSV|Markdown|LaTeX|PNG|SVG)</a>')
@@ -91,7 +92,8 @@ def page_of(
 def marks(answers: Sequence[Answer], margin: float) -> dict[str, Any]:
     """The rows of the table, and the places of zero and of the margin's band. All places are in
     pixels on one axis, which contains 0 and the margin. The ends of a row are None without an
-    interval; is_cut_low and is_cut_high: the interval is longer than the drawing."""
+    interval; is_cut_low and is_cut_high: the interval is longer than the drawing. The band is None
+    if it is too narrow to be seen."""
     lengths = [a.high - a.low for a in answers if math.isfinite(a.high - a.low)]
     longest = LONG * statistics.median(lengths) if lengths else 0.0
     values = [a.mean for a in answers if math.isfinite(a.mean)]
@@ -111,7 +113,9 @@ def marks(answers: Sequence[Answer], margin: float) -> dict[str, Any]:
         }
         for a in answers
     ]  # fmt: skip
-    return {"rows": rows, "zero": at(0.0), "band": (at(-margin), at(margin)) if margin else None}
+    band = (at(-margin), at(margin))
+    is_visible = band[1] - band[0] >= NARROWEST
+    return {"rows": rows, "zero": at(0.0), "band": band if is_visible else None}
 
 
 def draw_all(sections: Sequence[Section], folder: Path) -> Mapping[str, str]:

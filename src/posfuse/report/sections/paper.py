@@ -76,7 +76,8 @@ def without_order(cells: pd.DataFrame, bags: Bags) -> list[str]:
 
 
 def paper_tables(cells: pd.DataFrame, bags: Bags, metric: Metric = ACCURACY) -> list[Table]:
-    """Tables 1 to 3 in the paper's form, from the rows of `comparisons.cells`."""
+    """Tables 1 to 3 in the paper's form, from the rows of `comparisons.cells`. With one encoding,
+    Table 3 would be Table 1 again, unless the paper has numbers for it."""
     encodings = cells["encoding"].unique()
     paper = numbers()["table1"]["encoding"]
     encoding = paper if paper in encodings else encodings[0]
@@ -86,7 +87,7 @@ def paper_tables(cells: pd.DataFrame, bags: Bags, metric: Metric = ACCURACY) -> 
         caption += f" {OF_ACCURACY}"
     if any(bag.with_ends is not None for bag in bags.values()):
         caption += WITH_ENDS
-    return [
+    tables = [
         _by_fusion(
             _add_published(1, at_one, bags, metric),
             metric,
@@ -96,15 +97,13 @@ def paper_tables(cells: pd.DataFrame, bags: Bags, metric: Metric = ACCURACY) -> 
             caption,
         ),
         _latency(_add_published(2, at_one, bags, metric), encoding, metric),
-        _by_fusion(
-            _add_published(3, cells, bags, metric),
-            metric,
-            ["data", "encoding"],
-            "table3",
-            f"Table 3. {metric.heading} by encoding and fusion",
-            "Marks and rows as in Table 1.",
-        ),
     ]
+    third = _add_published(3, cells, bags, metric)
+    if len(encodings) > 1 or third["published_mean"].notna().any():
+        title = f"Table 3. {metric.heading} by encoding and fusion"
+        caption = "Marks and rows as in Table 1."
+        tables.append(_by_fusion(third, metric, ["data", "encoding"], "table3", title, caption))
+    return tables
 
 
 def _add_published(table: int, cells: pd.DataFrame, bags: Bags, metric: Metric) -> pd.DataFrame:
