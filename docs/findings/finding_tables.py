@@ -299,6 +299,7 @@ TABLES: dict[str, Sequence[Callable[[], str]]] = {
     "long_pilot": [pilot],
     **{name: [partial(with_noise_of_tuning, name)] for name in ("own_best", "operator_or_scale")},
     "position_agnews": [partial(tuned_against, "position_agnews", "text_agnews")],
+    "position_imdb": [partial(tuned_against, "position_imdb", "text_imdb")],
     "position_bbc": [
         partial(
             tuned_against,
