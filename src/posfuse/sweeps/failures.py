@@ -157,5 +157,5 @@ def retry(overrides: list[str], own: list[str]) -> str:
     options = config_options(sys.argv[1:])
     options += [override for override in own if override.startswith("hydra.searchpath=")]
     if any(o.startswith(("experiment=", "--config-n", "-cn")) for o in [*overrides, *options]):
-        options.append("hydra.mode=RUN")  # that file may start a sweep
+        options.append("hydra.mode=RUN")  # that file may list a sweep
     return shell_line(["posfuse", "train", *overrides, *options], bool(options))
