@@ -44,10 +44,14 @@ def parse(name: str, summary: str, words: Sequence[str]) -> Namespace:
     return parser.parse_args(words)
 
 
-def _existing(folder: str) -> Path:
+def _existing(folder: str, give: str = "a sweep's folder, such as multirun/mine") -> Path:
     if not Path(folder).is_dir():
-        raise InputError(f"{folder}: no such folder; give a sweep's folder, such as multirun/mine")
+        raise InputError(f"{folder}: no such folder; give {give}")
     return Path(folder)
+
+
+def _run(folder: str) -> Path:
+    return _existing(folder, "the folder of a finished run")
 
 
 def _study(parser: ArgumentParser) -> None:
@@ -71,7 +75,7 @@ def _study(parser: ArgumentParser) -> None:
 
 def _sample(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add("run", type=Path, help="folder of a finished run with task=language_model")
+    add("run", type=_run, help="folder of a finished run with task=language_model")
     add("--prompt", required=True, help="text to continue; for a task, symbols with spaces")
     add("--tokens", type=int, default=100, help="number of tokens to add (default: %(default)s)")
     help_ = "0: the most probable token each time; 0.8 is a good start for texts (default: 0)"

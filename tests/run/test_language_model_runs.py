@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from commands import called
+from posfuse import options
 from posfuse.errors import ConfigError, InputError
 from posfuse.model.language_model import LanguageModel
 from posfuse.runs import records
@@ -248,6 +249,11 @@ def test_a_model_that_reads_one_token_continues_it(text_run):
 def test_a_wrong_prompt_is_one_line(copy_run, arguments, message):
     _, status = sampled(copy_run[0], *arguments)
     assert status.startswith(f"error: {message}")
+
+
+def test_a_sample_without_a_folder_is_refused_before_torch_is_imported(tmp_path):
+    with pytest.raises(InputError, match="absent: no such folder; give the folder of a finished"):
+        options.parse("sample", "", ["absent", "--prompt", "a"])
 
 
 def test_a_text_without_labels_is_for_language_models(corpus, tmp_path):

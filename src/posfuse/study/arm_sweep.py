@@ -110,7 +110,7 @@ class ArmSweep:
             "sweep_id": self.id,
             "output_dir": str(OUTPUT),
             **OmegaConf.to_container(settings),  # type: ignore[dict-item]
-            "hydra": {"mode": "MULTIRUN", "sweeper": {"params": params, "arms": self.arms}},
+            "hydra": {"sweeper": {"params": params, "arms": self.arms}},
         }
         text = "# @package _global_\n" + yaml.safe_dump(content, sort_keys=False, width=10_000)
         (conf / "experiment").mkdir(parents=True, exist_ok=True)
