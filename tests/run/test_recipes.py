@@ -27,6 +27,7 @@ def folder(tmp_path_factory):
     for name in ("mine", "default", "copy_reverse", "own_best"):
         accuracies = {f: [draw.randint(20, 36) / 40 for _ in range(3)] for f in ("add", "concat")}
         write_sweep(root / "multirun" / name, accuracies)
+    (root / "multirun" / "RUN").mkdir()
     rows = ["seed,method,task,accuracy,loss"]
     for seed in range(5):
         for method in ("adam", "sgd", "lion"):
