@@ -142,6 +142,15 @@ def test_a_text_is_refused_where_it_cannot_be_used(tmp_path, name, options, mess
     assert message in refusal(read_splits, tmp_path / name, **options)
 
 
+@pytest.mark.parametrize("limit", [17, 19])
+def test_a_limit_may_be_just_below_the_number_of_documents(tmp_path, limit) -> None:
+    classes = ["a", "b", "c", "d"] * 5
+    write_splits(tmp_path, labelled([f"text {i}" for i in range(20)], classes))
+    for part in read_splits(tmp_path, limit=limit)[0].values():
+        assert len(part) == limit
+        assert len(set(part.rows)) == limit
+
+
 # Test documents that occur in train
 
 

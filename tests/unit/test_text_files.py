@@ -133,6 +133,19 @@ def test_blank_lines_are_no_documents_and_lines_may_end_as_on_windows(tmp_path) 
     assert read(write(tmp_path, content)) == (["some words", "other"], [1, 0], ["neg", "pos"])
 
 
+def test_an_empty_text_in_a_file_of_one_column_is_no_blank_line(tmp_path) -> None:
+    write_splits(tmp_path, pd.DataFrame({"text": ["first", "", "third"]}), "csv")
+    assert "no text in row 1 " in refusal(read_splits, tmp_path, labelled=False)
+    test = read_splits(tmp_path, labelled=False, drop_empty=True)[0]["test"]
+    assert ([*test.texts()], test.rows.tolist()) == (["first", "third"], [0, 2])
+
+
+def test_a_text_without_labels_may_have_two_columns_of_that_name(tmp_path) -> None:
+    write(tmp_path, "text,label,label\nsome words,a,b\n")
+    assert "2 columns are named 'label'" in refusal(read_splits, tmp_path)
+    assert [*read_splits(tmp_path, labelled=False)[0]["test"].texts()] == ["some words"]
+
+
 def test_jsonl_may_have_blank_lines_a_mark_and_whole_surrogate_pairs(tmp_path) -> None:
     content = "\ufeff" + PLAIN.replace("\n", "\r\n\r\n").replace("other", "\\ud83d\\ude00")
     write(tmp_path, content, "jsonl")

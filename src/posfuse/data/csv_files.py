@@ -31,7 +31,7 @@ def utf8(path: Path) -> Iterator[TextIO]:
 
 def rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     """The header and the rows, each with the number of its first line in the file. Blank lines are
-    left out.
+    left out, but not a line with the empty text "".
 
     Raises InputError, which names the line, for another separator, for a misplaced quotation
     mark, and for a row with more or fewer fields than the header.
@@ -50,7 +50,7 @@ def rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         reader = csv.reader(file, strict=True, delimiter=separator)
         try:
             for fields in reader:
-                if len(fields) > 1 or "".join(fields).strip():
+                if len(fields) > 1 or fields == [""] or "".join(fields).strip():  # [""]: quoted
                     header = header or len(fields)
                     if len(fields) != header:
                         raise InputError(

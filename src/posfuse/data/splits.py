@@ -98,8 +98,10 @@ def _with_all_splits(
             if part.source.is_one_text:
                 parts[split] = part.take(np.arange(min(cfg.limit, len(part))))
             elif len(part) > cfg.limit:
-                cure = "change data.limit, or add documents"
-                parts[split] = _divide(part, cfg.limit, int(cfg.split_seed), names, cure=cure)[1]
+                cure, seed = "change data.limit, or add documents", int(cfg.split_seed)
+                # The rest is not used, but draw_places needs each class in it too.
+                stratified = len(part) - cfg.limit >= len(np.unique(part.labels))
+                parts[split] = _divide(part, cfg.limit, seed, names, stratified, cure)[1]
     return parts
 
 
@@ -154,7 +156,7 @@ def _documents(source: Source, cfg: DataConfig, labelled: bool) -> Split:
     if not source.columns:
         raise InputError(f"{source.name}: is empty; give one with {cfg.text} and {cfg.labels}")
     for key, column in (("text", cfg.text), ("labels", cfg.labels)):
-        if source.columns.count(column) > 1:
+        if source.columns.count(column) > 1 and (labelled or key == "text"):
             raise InputError(
                 f"{source.name}: {source.columns.count(column)} columns are named {column!r}; "
                 "rename or remove all but one"
