@@ -337,6 +337,20 @@ def test_own_best_values_of_a_sweep_were_tuned_once(tmp_path):
     assert of_sweep(tmp_path / "sweep") == lines  # LAST is not known of the chosen values alone
 
 
+def test_own_best_values_have_the_cautions_of_their_own_variant(tmp_path):
+    for split, variant in (("seed", "data.split_seed=seed__"), (0, "data.split_seed=0__")):
+        for scale, score in ((1, 0.6), (2, 0.7)):
+            write_sweep(
+                tmp_path / "sweep", {"add": [score + 0.1] * 2, "concat": [score] * 2},
+                variant=f"{variant}model.token_scale={scale}", validation={"accuracy": score},
+                settings={"model.token_scale": scale, "data.split_seed": split},
+            )  # fmt: skip
+    lines = of_sweep(tmp_path / "sweep")
+    for split, text in ((0, st.ONE_SPLIT), ("seed", st.ONE_TEST)):
+        (line,) = (line for line in lines if text in line)
+        assert f"concat data.split_seed={split}" in line
+
+
 def test_another_studys_table_has_the_cautions_that_its_numbers_show(tmp_path):
     table, page = tmp_path / "table.csv", tmp_path / "out" / "index.html"
     options = ["--from", table, "--baseline", "a", "--out", page.parent]

@@ -401,8 +401,11 @@ BAD = [  # what is added to a claim, without the key `kind`, and the message
     ("kind: gain, of: place", "claims[0].of: no 'place'; use one of difference, position"),
     ("kind: gain, margin: wide", "claims[0].margin: Input should be a valid number"),
     ("kind: negligible, margin: -1", "claims[0].margin: must be above 0 for kind negligible"),
-    ("kind: gain, where: {fusion: {a: b}}", "fusion: must be a name or a list of names (got {"),
-    ("kind: gain, where: {fusion: []}", "must be a name or a list of names (got [])"),
+    ("kind: gain, where: {fusion: {a: b}}", "numbers in quotes (got {'a': 'b'})"),
+    ("kind: gain, where: {fusion: []}", "must be a name or a list of names, numbers in quotes (g"),
+    ("kind: gain, where: {data: 2024}", "a list of names, numbers in quotes (got 2024)"),
+    ("kind: every_seed_positive, margin: 1", ".margin: is not for kind every_seed_positive; rem"),
+    ("kind: less_stable, than: add, margin: 1", "margin: is not for kind less_stable; remove it"),
     ("kind: gain}\n- {name: a, text: t, kind: gain", "claims: two are named a; rename one"),
     ("kind: gain}\n- {name: b, kind: gain", "claims[1].text: Field required; add it"),
 ]

@@ -8,7 +8,16 @@ import pytest
 from posfuse.config import CONF_DIR
 from posfuse.errors import InputError
 from posfuse.runs import identity, records
-from posfuse.study.plan import PLAN, Choice, choose, finalists, freeze, load_plan, read_plan
+from posfuse.study.plan import (
+    PLAN,
+    Choice,
+    choose,
+    finalists,
+    freeze,
+    is_edge,
+    load_plan,
+    read_plan,
+)
 from posfuse.study.spec import Assumed, Evaluation, Tuning
 from study_runs import small_study
 
@@ -48,6 +57,14 @@ def test_the_best_mean_of_validation_over_the_tuning_seeds_chooses(metric, score
         assert choice.values == {"optim.lr": LRS[trial]}
         assert (choice.validation, *choice.scores) == pytest.approx((own[trial], *own))
     assert [choice.edges for choice in found] == [["optim.lr"], []]
+
+
+@pytest.mark.parametrize(
+    ("tried", "ends"), [([1, "1/8", 4], [4, "1/8"]), ([1, 4, "sqrt_d"], []), (["adam", "sgd"], [])]
+)
+def test_an_edge_is_the_smallest_or_largest_number_if_all_are_known(tried, ends):
+    trials = {f"t{i}": {"key": value} for i, value in enumerate(tried)}
+    assert {v for v in tried if is_edge(trials, "key", v)} == set(ends)
 
 
 def test_final_seeds_alone_choose_among_the_finalists():

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from posfuse.evidence.collect import CELL, naming_columns
+from posfuse.evidence.collect import CELL, GROUP, by_settings, naming_columns
 from posfuse.evidence.metric import Metric, classes_of
 from posfuse.statistics.cells import APART, convergence
 from posfuse.statistics.comparisons import PLACEBO, Criteria
@@ -168,7 +168,9 @@ def of_comparisons(
     """The cautions of each comparison of a sweep, by its name. `comparisons` are rows of `compare`;
     those at the operators' best values replace some of them. `runs` are rows of `collect`."""
     rows = [*best.best.to_dict("records"), *best.others(comparisons).to_dict("records")]
-    arms = {**_arms(runs, CELL[:2], criteria.metric), **_arms(runs, CELL, criteria.metric)}
+    untuned = by_settings(runs, criteria.metric, *KEYS.values())["variant"]
+    of_groups = _arms(runs.assign(variant=untuned), GROUP, criteria.metric)
+    arms = _arms(runs, CELL, criteria.metric)
     leans: dict[str, Cautions] = {}
     every = {}  # the arms of each comparison
     shown = len(naming_columns(runs))
@@ -179,7 +181,10 @@ def of_comparisons(
         for of, fusion in (("", row["fusion"]), ("baseline_", criteria.baseline)):
             cell = (*where, fusion, row[f"{of}variant"])
             # The runs of a row of `best` are not those of one cell.
-            arm = replace(arms[where], last=0.0) if f"{of}at" in row else arms[cell]
+            if f"{of}at" in row:
+                arm = replace(of_groups[*where, row["variant"]], last=0.0)
+            else:
+                arm = arms[cell]
             own[" ".join(filter(None, cell[:shown]))] = replace(
                 arm,
                 values=row[f"{of}scores"],

@@ -138,10 +138,12 @@ def scores_of(study: Study, runs: pd.DataFrame) -> "pd.Series[float]":
 
 
 def is_edge(trials: Mapping[str, Values], key: str, value: Any) -> bool:
-    """True if a chosen number is the smallest or the largest tried number."""
+    """True if a chosen number is the smallest or the largest tried number. False if a trial has a
+    name such as sqrt_d, whose place among the numbers is not known."""
     tried = [_number(trial[key]) for trial in trials.values()]
     numbers = {number for number in tried if number is not None}
-    return len(numbers) > 1 and _number(value) in (min(numbers), max(numbers))
+    is_end = len(numbers) > 1 and _number(value) in (min(numbers), max(numbers))
+    return is_end and None not in tried
 
 
 def _number(value: Any) -> Fraction | None:

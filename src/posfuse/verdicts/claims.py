@@ -116,13 +116,16 @@ def _check(claim: Claim, claims: Claims, place: str) -> None:
         )
     if claim.of == "position" and claim.kind == "less_stable":
         raise InputError(f"{place}: `of: position` is not for kind less_stable; remove it")
+    if claim.margin is not None and claim.kind in ("every_seed_positive", "less_stable"):
+        raise InputError(f"{place}.margin: is not for kind {claim.kind}; remove it")
     if claim.kind == "negligible" and claim.margin is not None and claim.margin <= 0:
         raise InputError(f"{place}.margin: must be above 0 for kind negligible")
     for axis, value in claim.where.items():
         values = _as_list(value)
-        if not values or not all(isinstance(v, str | int | float) for v in values):
+        if not values or not all(isinstance(v, str) for v in values):
             raise InputError(
-                f"{place}.where.{axis}: must be a name or a list of names (got {value!r})"
+                f"{place}.where.{axis}: must be a name or a list of names, numbers in quotes "
+                f"(got {value!r})"
             )
     for axis in filter(None, [*claim.where, claim.each]):
         if axis not in AXIS_OF:
@@ -267,7 +270,7 @@ def _absent(
 
 def _other_variants(rows: pd.DataFrame) -> list[str]:
     """How a claim can name the variant of these runs to match them."""
-    variants = sorted(set(rows["variant"]))
+    variants = sorted(set(rows["variant"]) - {""})
     if not variants:
         return []
     more = " or another one" if len(variants) > 1 else ""

@@ -76,6 +76,8 @@ def lead(rows: list[Row], best: pd.DataFrame, criteria: Criteria) -> list[str]:
     more = f" {others} more {'is' if others == 1 else 'are'} exploratory." if others else ""
     base = criteria.baseline
     first = f"No difference from {base} could be tested.{more}"
+    if others and others == len(rows):
+        first = f"No difference from {base} is in the primary family, so all are exploratory."
     if tested:
         number = sum(row["verdict"] in DECIDED for row in tested)
         first = (

@@ -16,7 +16,8 @@ MOST = 8  # names in a cell
 
 
 def section(sweep: Sweep) -> Section:
-    leans = of_comparisons(sweep.comparisons, sweep.best, sweep.runs, sweep.criteria)
+    runs = sweep.runs[~sweep.held]
+    leans = of_comparisons(sweep.comparisons, sweep.best, runs, sweep.criteria)
     return cautions_section(leans)
 
 
