@@ -65,7 +65,9 @@ class OptunaSweeper(PosfuseSweeper):
         given = {override.get_key_element(): override for override in self.parse(arguments)}
         for key, override in given.items():
             if not override.is_sweep_override():
-                self.fixed.append(str(override.input_line))
+                text = override.get_value_element_as_str()  # as multirun.yaml has it
+                line = str(override.input_line) if override.is_delete() else f"{key}={text}"
+                self.fixed.append(line)
             elif override.key_or_group == "seed":
                 if not override.is_discrete_sweep():
                     raise InputError(f"{override.input_line}: list the seeds, as seed=range(0,4)")

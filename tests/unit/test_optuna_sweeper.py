@@ -21,6 +21,7 @@ from posfuse.errors import AlreadyRunning
 from posfuse.process import signals
 from posfuse.runs import records
 from posfuse.runs.composing import Composer
+from posfuse.runs.folders import folders_of
 from posfuse.runs.multirun import read_multirun
 from posfuse.sweeps.failures import record_failure
 from posfuse.sweeps.status import runs_of
@@ -162,6 +163,14 @@ def test_readers_know_how_many_runs_a_search_has_and_what_it_varies(search, tmp_
     given = ["arm=add,concat", "data.limit=9", "seed=0,1", "model.dropout=interval(0.1,0.2)"]
     search(*given, n_jobs=2, launcher=Reader(), arms=arms)
     assert seen == [({"data.limit=9"}, 4, 2, 6), ({"data.limit=9"}, 6, 0, 6)]
+
+
+def test_the_runs_of_a_search_have_the_folders_that_its_multirun_yaml_asks_for(search, tmp_path):
+    given = ["optim.lr=1e-3", "trainer.compile=True", "logger.notes='a b'", "fusion=add,concat"]
+    batches = search(*given)
+    asked = read_multirun(tmp_path / "mine")
+    ran = folders_of([job for batch in batches for job in batch], asked.config)
+    assert {*ran} == {*map(str, asked.folders)}
 
 
 def test_a_failed_trial_is_told_as_failed(search, capsys):
