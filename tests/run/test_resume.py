@@ -222,6 +222,14 @@ def test_a_result_without_its_files_is_repeated_even_by_a_run_that_is_killed(cor
     assert records.is_complete(tmp_path)
 
 
+def test_a_run_in_the_folder_of_another_one_has_only_its_own_files(corpus, tmp_path):
+    names = (records.STEPS, records.MECHANISM, records.BY_LENGTH)
+    for name in names:
+        (tmp_path / name).write_bytes(b"of an earlier run")
+    train(small_config(corpus, "trainer.mechanism=false"), tmp_path)
+    assert not any((tmp_path / name).exists() for name in names)
+
+
 @pytest.fixture
 def clock(monkeypatch):
     """A clock on which a training step takes one second, and the setup of a run ten."""

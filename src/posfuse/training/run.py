@@ -254,6 +254,8 @@ def record(
             content.setdefault(kind, {})[length] = of_split.metrics
     if by_length:
         tables[records.BY_LENGTH] = pd.concat(by_length)
+    for name in {*records.SOMETIMES} - {*tables}:  # of an earlier run in this folder
+        (folder / name).unlink(missing_ok=True)
     for name, table in tables.items():
         records.write_table(folder / name, table)
     signals.check(f"; saved at step {trainer.global_step}")  # a signal since the last batch
