@@ -90,8 +90,9 @@ def job(config: DictConfig) -> float:
         signals.check(" before training started")
         cfg = checked(config)
         signals.check(" before training started")
-        from posfuse.process import precision  # torch takes seconds; a refusal does not need it
+        from posfuse.process import devices, precision  # torch takes seconds; a refusal needs none
 
+        devices.device_of(cfg.trainer)  # another machine must not choose the sweep's precision
         cfg.trainer.precision = precision.precision_of(cfg)  # for config.yaml and the record
         if hydra_cfg.mode == RunMode.RUN and not overrides:
             log.info(DEFAULT)
@@ -125,7 +126,10 @@ def job(config: DictConfig) -> float:
 
 
 def check_is_one_run(hydra_cfg: HydraConf) -> None:
-    """Exit if a config file lists a grid and -m is missing. hydra.mode=RUN allows one run of it."""
+    """Exit if a config file lists a grid and -m is missing (hydra.mode=RUN allows one run of it),
+    or if the command sets the folder of a run, which has the names of its parts."""
+    if any(override.startswith("hydra.run.dir=") for override in hydra_cfg.overrides.hydra):
+        sys.exit("error: hydra.run.dir: set output_dir=FOLDER and sweep_id=NAME instead")
     grid = hydra_cfg.sweeper.get("params")
     if grid and hydra_cfg.mode == RunMode.RUN and "hydra.mode=RUN" not in sys.argv:
         name = hydra_cfg.runtime.choices.get("experiment")

@@ -34,6 +34,7 @@ MISTAKES = {
     "list or tuple; write [a,b] for a list",
     "experiment=quickstart": "error: experiment=quickstart: this is a sweep over data, encoding, ",
     "experiment=table2 fusion=add": "error: experiment=table2: this is a sweep over ",
+    "hydra.run.dir=x": "error: hydra.run.dir: set output_dir=FOLDER and sweep_id=NAME instead",
     # In a sweep Hydra refuses some at its start, and `checked` refuses others in the first job.
     "-m model.n_heads=7": "model.n_heads",
 }
