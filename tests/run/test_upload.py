@@ -146,6 +146,32 @@ def test_a_damaged_record_is_named_and_the_other_runs_are_uploaded(fake, sweep):
     assert len(fake.runs) == 1
 
 
+def test_a_record_without_its_place_is_named_and_one_of_pretraining_is_no_run(fake, sweep):
+    for seed, key, value in ((1, "data", "../up"), (2, "seed", None)):
+        other = shutil.copytree(sweep / "seed=0", sweep / f"seed={seed}")
+        record = records.read_result(other / records.RESULT)
+        records.write_result(other, record | {key: value})
+    pretrained = sweep / ".cache" / "pretrained" / "id"
+    pretrained.mkdir(parents=True)
+    (pretrained / records.RESULT).write_text("{}")
+    status, out, lines = synced(sweep)
+    assert (status, out.splitlines()[0]) == (1, f"{fake.url} holds 1 of 3 runs")
+    start = f"error: {sweep}/seed="
+    assert lines[0].startswith(f"{start}1/result.json: data is '../up', not a name of letters")
+    assert lines[1].startswith(f"{start}2/result.json: not a readable record (no seed); remove")
+
+
+def test_a_damaged_artifact_is_not_uploaded(fake, sweep):
+    cfg = configs.read_config(sweep / "seed=0")
+    cfg.logger.artifacts = ["model"]
+    configs.write_config(sweep / "seed=0", cfg)
+    path = sweep / "seed=0" / records.BEST
+    path.write_bytes(path.read_bytes()[:-9])
+    status, _, (line,) = synced(sweep)
+    assert status == 1
+    assert f"{path}: cannot be uploaded (differs from its digest in SHA256SUMS)" in line
+
+
 def test_a_run_is_uploaded_once_and_never_one_that_was_not_asked_for(fake, sweep):
     refused = shutil.copytree(sweep / "seed=0", sweep / "seed=1")
     write_failure(refused, Conflict.kind, "other")

@@ -11,10 +11,10 @@ import pandas as pd
 from posfuse.errors import AlreadyRunning, InputError
 from posfuse.evidence.metric import Metric
 from posfuse.evidence.rows import row_of
-from posfuse.runs.folders import lies_in
+from posfuse.runs.folders import lies_in, results_in
 from posfuse.runs.identity import EARLIER
 from posfuse.runs.multirun import MULTIRUN, check_is_current, has_result, read_multirun
-from posfuse.runs.records import CLASSES, RESULT, failures_in
+from posfuse.runs.records import CLASSES, failures_in
 
 CELL = ["data", "encoding", "fusion", "variant"]
 GROUP = [axis for axis in CELL if axis != "fusion"]  # equal for compared operators
@@ -43,7 +43,7 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
         )
     rows: list[dict[str, Any]] = []
     problems = []
-    for path in sorted(root.rglob(RESULT)):
+    for path in results_in(root):
         try:
             check_is_current(path.parent)
             rows.append(row_of(path))

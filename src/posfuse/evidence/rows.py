@@ -13,17 +13,16 @@ import numpy as np
 from posfuse.config import SeedsConfig
 from posfuse.errors import InputError
 from posfuse.evidence.metric import METRICS
-from posfuse.limits import NAME
 from posfuse.runs.folders import VARIANT_LETTERS
 from posfuse.runs.identity import flatten, is_current
-from posfuse.runs.records import CLASSES, OTHER, WINDOWS, read_result
+from posfuse.runs.records import CLASSES, OTHER, WINDOWS, read_placed
 
 BY_LENGTH = re.compile(r"(lengths|sliding)\.([0-9]+)\.(\w+)")
 
 
 def row_of(path: Path) -> dict[str, Any]:
     """A record as a row. Raises InputError if a key that the report needs is missing or wrong."""
-    record = read_result(path)
+    record = read_placed(path)
     row = {"label_names": [], **flatten(record), "folder": str(path.parent)}
     expected = dict(EXPECTED)
     if not any(metric.column in row for metric in METRICS.values()):
@@ -61,11 +60,6 @@ def is_number(value: Any) -> bool:
     )
 
 
-def _matches(pattern: re.Pattern[str]) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, str) and pattern.fullmatch(value) is not None
-
-
-NAMED = ("a name of letters, digits and _.-", _matches(NAME))
 MEASURED = ("a number", lambda v: v is None or is_number(v))
 OPTIONAL = ("latency_ms", "parameters", "fusion_parameters", "documents.test")
 A_SHARE = ("a number from 0 to 1", lambda v: is_number(v) and 0 <= v <= 1)
@@ -86,8 +80,8 @@ SCORES = {  # of a test split
 }
 # The required entries of a record, by flattened key.
 EXPECTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    **dict.fromkeys(["sweep_id", "data", "encoding", "fusion"], NAMED),
-    "variant": ("the name of a run's folder", _matches(re.compile(f"[{VARIANT_LETTERS}]*"))),
+    "variant": ("the name of a run's folder", lambda v: isinstance(v, str)
+                and re.fullmatch(f"[{VARIANT_LETTERS}]*", v) is not None),
     "seed": A_SEED,
     "task.metric": ("a text", lambda v: isinstance(v, str)),
     "task.predictions": ("classes, windows or other", lambda v: v in (CLASSES, WINDOWS, OTHER)),

@@ -90,6 +90,12 @@ def started_in(folder: Path) -> list[Path]:
     return sorted(path.parent for path in folder.rglob("seed=*/config.yaml"))
 
 
+def results_in(folder: Path) -> list[Path]:
+    """The records of the finished runs below a folder. Hidden folders hold those of pretraining."""
+    paths = folder.rglob("result.json")
+    return sorted(p for p in paths if not any(n[0] == "." for n in p.relative_to(folder).parts))
+
+
 def lies_in(record: dict[str, Any], folder: Path) -> bool:
     """True if the folder ends with the path that a sweep gives to the run of this record."""
     named = (part for key in (*AXES, "variant") if (part := record.get(key)))

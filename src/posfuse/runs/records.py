@@ -7,6 +7,7 @@ checks them.
 
 import json
 import os
+import reprlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -20,6 +21,7 @@ from pyarrow.csv import read_csv
 from posfuse import seals, untrusted
 from posfuse.config import Config
 from posfuse.errors import AlreadyRunning, Conflict, InputError, input_errors, visible
+from posfuse.limits import NAME
 from posfuse.runs.identity import HUB_ID, differing, fingerprint, own_code, own_files, settings
 from posfuse.seals import SUMS, check_whole, digest, is_whole
 
@@ -160,6 +162,21 @@ def read_result(path: Path) -> Record:
         if not isinstance(record.setdefault(key, {}), kind):
             raise InputError(f"{path}: not a readable record (no {key}); {cure}")
     record.setdefault("task", earlier_task(record))
+    return record
+
+
+def read_placed(path: Path) -> Record:
+    """A record that also names its place in a sweep. Raises InputError for any other file."""
+    record = read_result(path)
+    for key in ("sweep_id", "data", "encoding", "fusion"):
+        if not (isinstance(name := record.get(key), str) and NAME.fullmatch(name)):
+            raise InputError(
+                f"{path}: {key} is {reprlib.repr(name)}, not a name of letters, digits and _.-; "
+                "the run is left out, remove this file to run it again"
+            )
+    for key, kind in (("variant", str), ("seed", int)):
+        if type(record.get(key)) is not kind:
+            raise InputError(f"{path}: not a readable record (no {key}); {RUN_AGAIN}")
     return record
 
 

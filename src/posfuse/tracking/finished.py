@@ -38,7 +38,7 @@ class Finished:
     def read(cls, folder: Path) -> "Finished":
         """Read a finished run. Raises InputError if a file is missing or differs from its
         digest."""
-        record = records.read_result(folder / records.RESULT)
+        record = records.read_placed(folder / records.RESULT)
         if not seals.is_whole(path := folder / records.PREDICTIONS):
             raise InputError(f"{path}: missing or damaged; {records.RUN_AGAIN}")
         history, steps = _read_rows(folder, records.HISTORY), []
@@ -138,5 +138,7 @@ def complete(run: "wandb.Run", finished: Finished, next_step: int, artifacts: li
         artifact = wandb.Artifact(artifact_name(kind, run.id), kind)
         for path in (finished.folder / name for name in ARTIFACTS[kind]):
             if path.exists():
+                with input_errors(f"{path}: cannot be uploaded", records.RUN_AGAIN):
+                    seals.check_whole(path)
                 artifact.add_file(str(path))
         run.log_artifact(artifact)

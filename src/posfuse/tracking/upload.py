@@ -16,7 +16,7 @@ from typing import Any
 from posfuse.config import LoggerConfig
 from posfuse.errors import InputError
 from posfuse.runs import configs, identity, records
-from posfuse.runs.folders import lies_in, started_in
+from posfuse.runs.folders import lies_in, results_in, started_in
 from posfuse.runs.multirun import check_is_current
 from posfuse.tracking import projection, server
 from posfuse.tracking.finished import Finished, artifact_name, complete
@@ -41,7 +41,7 @@ def read(sweep: Path, suffix: str) -> tuple[list[Upload], list[str]]:
     record of a run, or is of an earlier version; a cell with two configurations or two runs of one
     seed."""
     recorded, problems = [], []
-    for result in sorted(sweep.rglob(records.RESULT)):
+    for result in results_in(sweep):
         try:
             check_is_current(result.parent)
             run, logger = Finished.read(result.parent), configs.read_config(result.parent).logger
@@ -191,7 +191,7 @@ def main(arguments: Namespace) -> list[str]:
     (sweep / ".wandb").mkdir(exist_ok=True)
     with server.errors_in_one_line(), tempfile.TemporaryDirectory(dir=sweep / ".wandb") as files:
         unsent = sync(uploads, Path(files))
-        held, total = len(uploads) - len(unsent), len(list(sweep.rglob(records.RESULT)))
+        held, total = len(uploads) - len(unsent), len(results_in(sweep))
         pages = projects_of(uploads) if held else []
     print(f"{server.address()} holds {held} of {total} runs")
     started = started_in(sweep)
