@@ -17,7 +17,7 @@ from scipy import stats
 from posfuse.config import CONF_DIR
 from posfuse.evidence.metric import ACCURACY, BITS_PER_BYTE, Metric
 from posfuse.report.table import interval
-from posfuse.statistics.paired import t_interval
+from posfuse.statistics.paired import slopes, t_interval
 from posfuse.study.looks import Progress, progress
 from posfuse.study.plan import PLAN, Plan, load_plan
 from posfuse.study.run_table import RECORD, RUNS
@@ -239,6 +239,25 @@ def without_order() -> str:
     return rows_of(["difference", "points"], rows, f"Exploratory. {NOTE.capitalize()}, 8 seeds.")
 
 
+def growth() -> str:
+    """The gain of the gate by length, with position and with zeros, and its slope."""
+    of, lengths = accuracies("long_by_length"), [128, 512, 1024]
+    gains = {
+        name: pd.DataFrame({n: of[f"gate{end}_{n}"] - of[f"add{end}_{n}"] for n in lengths})
+        for name, end in (("with position", ""), ("with a table of zeros", "_none"))
+    }
+    first, second = gains.values()
+    rows = [
+        [name, *(change(own[n]) for n in lengths), change(pd.Series(slopes(own, lengths)))]
+        for name, own in {**gains, "the first minus the second": first - second}.items()
+    ]
+    return rows_of(
+        ["gate - add", *(f"{n:,} words" for n in lengths), "per doubling of the length"], rows,
+        f"Exploratory. {NOTE.capitalize()}, {len(of)} seeds. Per doubling: the slope of a line "
+        "over the logarithm of the length, fitted to each seed.",
+    )  # fmt: skip
+
+
 GRIDS = {  # sweeps without a plan, by sweep_id: metric, heading of the texts, what was tested
     "positions": (
         ACCURACY, "task", "strings of the trained lengths / of 40, 80 and 160 symbols",
@@ -295,6 +314,7 @@ TABLES: dict[str, Sequence[Callable[[], str]]] = {
     "encodings": [BY_ENCODING],
     "extrapolation": [BY_LENGTH, strings],
     "agnews_four_layers": [four_layers],
+    "long_by_length": [growth],
     "long_order": [without_order],
     "long_pilot": [pilot],
     **{name: [partial(with_noise_of_tuning, name)] for name in ("own_best", "operator_or_scale")},
