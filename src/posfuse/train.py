@@ -90,9 +90,10 @@ def job(config: DictConfig) -> float:
         signals.check(" before training started")
         cfg = checked(config)
         signals.check(" before training started")
-        from posfuse.process import devices, precision  # torch takes seconds; a refusal needs none
+        # These import torch, which takes seconds; a refusal does not need it.
+        from posfuse.process import devices, precision
 
-        devices.device_of(cfg.trainer)  # another machine must not choose the sweep's precision
+        devices.device_of(cfg.trainer)  # only a machine with the device may choose the precision
         cfg.trainer.precision = precision.precision_of(cfg)  # for config.yaml and the record
         if hydra_cfg.mode == RunMode.RUN and not overrides:
             log.info(DEFAULT)

@@ -4,6 +4,7 @@ import os
 import sys
 
 import pytest
+import torch
 
 from posfuse import train
 from posfuse.errors import InputError
@@ -48,6 +49,14 @@ def test_a_mistake_in_the_config_is_one_line_before_any_data(command, tmp_path):
         assert_one_line(result, named)
         assert str(absent) not in result.err.replace(f"data.path={absent}", ""), mistake
     assert not list((tmp_path / "work").rglob("*.npy"))
+
+
+def test_a_machine_without_the_device_chooses_no_precision(command, corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    own = ["trainer=gpu", "speed=fast", "trainer.precision=fastest", "trainer.accelerator=gpu"]
+    refused = command(*small_overrides(corpus, *own, "model.d_model=128"))
+    assert_one_line(refused, "error: trainer.accelerator: this machine has no gpu")
+    assert not list(tmp_path.rglob(".bfloat16*"))
 
 
 EMPTY = {
