@@ -128,9 +128,16 @@ def job(config: DictConfig) -> float:
 
 def check_is_one_run(hydra_cfg: HydraConf) -> None:
     """Exit if a config file lists a grid and -m is missing (hydra.mode=RUN allows one run of it),
-    or if the command sets the folder of a run, which has the names of its parts."""
+    if a group has a list, whose files Hydra would merge, or if the command sets the folder of a
+    run, which has the names of its parts."""
     if any(override.startswith("hydra.run.dir=") for override in hydra_cfg.overrides.hydra):
         sys.exit("error: hydra.run.dir: set output_dir=FOLDER and sweep_id=NAME instead")
+    for override in hydra_cfg.overrides.task:
+        group, _, value = override.lstrip("+").partition("=")
+        if value.startswith("[") and (CONF_DIR / group).is_dir():
+            sys.exit(
+                f"error: {override}: must be one file of conf/{group}; for several runs use -m"
+            )
     grid = hydra_cfg.sweeper.get("params")
     if grid and hydra_cfg.mode == RunMode.RUN and "hydra.mode=RUN" not in sys.argv:
         name = hydra_cfg.runtime.choices.get("experiment")

@@ -28,7 +28,10 @@ MISTAKES = {
     "--config-dir nope": "nope' not found",
     "--config-name nope": "error: Cannot find primary config 'nope'",
     "experiment=tabel1": "tabel1",
-    "fusion=add,concat seed=1": "error: fusion=add,concat: several values; add -m for a sweep, or",
+    "fusion=add,concat seed=1": "error: fusion=add,concat: several values; add -m for a sweep\n",
+    "encoding=[rope,sinusoidal]": "must be one file of conf/encoding; for several runs use -m",
+    "hydra.launcher.n_jobs=2": "choose a launcher that has it, such as hydra/launcher=parallel",
+    "hydra.sweeper.n_trials=3": "choose a sweeper that has it, such as hydra/sweeper=optuna",
     "optim.lr=1,2": "error: optim.lr=1,2: several values; add -m for a sweep, or write key=[a,b]",
     "-m fusion=add,concat --cfg job": "error: -m: is not for an option that prints something",
     "data.test_lengths=512": "data.test_lengths: Invalid value assigned: int is not a ListConfig, "

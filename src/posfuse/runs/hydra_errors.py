@@ -16,6 +16,8 @@ from posfuse import config
 from posfuse.errors import NO_MEMORY, InputError, lacks_memory
 from posfuse.runs.nearest import nearest
 
+OTHERS = {"launcher": "parallel", "sweeper": "optuna"}
+
 
 def line_of(error: Exception) -> str:
     """One line for an error that ends the command, with the key or the argument that caused it."""
@@ -52,7 +54,9 @@ def one_line(error: BaseException) -> str:
         return f"{error.override}: {why}; write key=value, or 'key=\"value\"' with quotes"
     place = "".join(f"{f}.yaml: " for f in re.findall(r"^In '((?!hydra/)[^']+/[^']+)'", text))
     if several := re.match(r"Ambiguous value for argument '(.*?)' 1\.", text):
-        return f"{several[1]}: several values; add -m for a sweep, or write key=[a,b] for a list"
+        line = f"{several[1]}: several values; add -m for a sweep"
+        is_group = (config.CONF_DIR / several[1].partition("=")[0]).is_dir()
+        return line if is_group else f"{line}, or write key=[a,b] for a list"
     if isinstance(error, MissingConfigException) and error.options:
         group, _, name = str(error.missing_cfg_file).rpartition("/")
         return f"{place}{group}: no {name!r}; {nearest(name, error.options)}"
@@ -67,11 +71,16 @@ def one_line(error: BaseException) -> str:
     if dataclasses.is_dataclass(part):
         whole = config.Config if part.__module__ == config.__name__ else part
         fix = nearest(key, [f.name for f in dataclasses.fields(part)], dict(_meanings(whole)))
+    if of_hydra := re.match(r"hydra\.(launcher|sweeper)\.", key):
+        name = of_hydra[1]
+        fix = f"choose a {name} that has it, such as hydra/{name}={OTHERS[name]}"
     return f"{place}{key}: unknown key; {fix}"
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
+    seen: list[BaseException] = []  # an error of OmegaConf can be its own cause
+    while error is not None and error not in seen:
+        seen.append(error)
         yield error
         error = error.__cause__ or error.__context__
 
