@@ -66,8 +66,7 @@ class OptunaSweeper(PosfuseSweeper):
         for key, override in given.items():
             if not override.is_sweep_override():
                 text = override.get_value_element_as_str()  # as multirun.yaml has it
-                line = str(override.input_line) if override.is_delete() else f"{key}={text}"
-                self.fixed.append(line)
+                self.fixed.append(f"{key}={text}")
             elif override.key_or_group == "seed":
                 if not override.is_discrete_sweep():
                     raise InputError(f"{override.input_line}: list the seeds, as seed=range(0,4)")

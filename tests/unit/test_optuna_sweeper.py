@@ -167,7 +167,7 @@ def test_readers_know_how_many_runs_a_search_has_and_what_it_varies(search, tmp_
 
 def test_the_runs_of_a_search_have_the_folders_that_its_multirun_yaml_asks_for(search, tmp_path):
     given = ["optim.lr=1e-3", "trainer.compile=True", "logger.notes='a b'", "fusion=add,concat"]
-    batches = search(*given)
+    batches = search(*given, "encoding=relative", "~encoding.attention.clip")
     asked = read_multirun(tmp_path / "mine")
     ran = folders_of([job for batch in batches for job in batch], asked.config)
     assert {*ran} == {*map(str, asked.folders)}
