@@ -1,5 +1,6 @@
 """Masked pretraining: which tokens are masked and how, and the model that predicts them."""
 
+import pandas as pd
 import pytest
 import torch
 import torch.nn.functional as F
@@ -8,8 +9,9 @@ from posfuse.data.batching import Batch
 from posfuse.model.masked import mask
 from posfuse.model.network import initialize
 from posfuse.runs.checks import checked
-from posfuse.training.build import build_backbone, build_network
+from posfuse.training.build import build_backbone, build_data, build_network
 from posfuse.training.masked_pretraining import MaskedTokens, MaskedWords, first_phase
+from small_corpora import write_splits
 from small_runs import composed
 
 UNKNOWN, WORDS = 1, 50
@@ -65,6 +67,13 @@ def masked_model(cfg):
 def config(*overrides):
     size = ["model.d_model=8", "model.n_heads=2", "model.n_layers=2", "model.d_ff=16"]
     return checked(composed("pretrain=masked", *size, *overrides))
+
+
+def test_texts_without_labels_are_enough(tmp_path):
+    texts = pd.DataFrame({"text": ["the cat sat", "a dog ran far"] * 20})
+    write_splits(tmp_path, train=texts, test=texts)
+    cfg = config("data=folder", f"data.path={tmp_path}", "data.name=tiny", f"cache_dir={tmp_path}")
+    assert len(build_data(cfg, MaskedWords(cfg)).documents["train"]) == 36
 
 
 @pytest.mark.parametrize("fusion", ["add", "concat", "gate_cnn", "none"])

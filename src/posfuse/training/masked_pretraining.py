@@ -72,6 +72,8 @@ class MaskedTokens(TrainingModule):
 class MaskedWords(Task):
     """The masked tokens of the training texts."""
 
+    needs_labels = False
+
     def documents(self, store: TokenStore) -> dict[str, Documents]:
         """Raises InputError if the validation documents have no word to predict."""
         documents = super().documents(store)
