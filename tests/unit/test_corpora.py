@@ -95,8 +95,8 @@ def test_one_text_cannot_be_divided_unless_there_is_a_validation_file(tmp_path) 
     for part in (one, one[["text"]]):
         write_splits(tmp_path, train=part, test=part)
         assert refusal(read_splits, tmp_path, labelled=False) == (
-            f"{tmp_path}/train.parquet: has one document, which cannot be divided; give a "
-            "validation file, or write a long text as several rows, such as its paragraphs"
+            f"{tmp_path}/train.parquet: has too few documents to divide; give a validation file, "
+            "or write a long text as several rows, such as its paragraphs"
         )
     parts, _ = read_splits(write_splits(tmp_path, one), labelled=False)
     assert [len(part) for part in parts.values()] == [1, 1, 1]
@@ -151,12 +151,13 @@ def test_bad_documents_are_refused_in_one_short_line_with_the_file(
     assert len(refused) < len(str(tmp_path)) + 300
 
 
-@pytest.mark.parametrize(
-    ("labels", "types"), [((False, True), "bool, int"), (("0", "1"), "int, str")]
-)
-def test_labels_of_two_types_are_refused(tmp_path, labels, types) -> None:
+@pytest.mark.parametrize(("labels", "kind"), [((False, True), "bool"), (("0", "1"), "str")])
+def test_labels_of_two_types_are_refused_with_both_files(tmp_path, labels, kind) -> None:
     write_splits(tmp_path, train=of_labels(0, 1), test=of_labels(*labels))
-    assert f"labels are of type {types}; use" in refusal(read_splits, tmp_path)
+    train, test = (f"{tmp_path}/{split}.parquet" for split in ("train", "test"))
+    assert f"labels are of type int in {train} and {kind} in {test}; use one type" == (
+        refusal(read_splits, tmp_path).removeprefix(f"{train}: ")
+    )
 
 
 # Files

@@ -125,7 +125,7 @@ def _divide(
     running text the last `size` documents are taken."""
     if len(part) == 1:
         raise InputError(
-            f"{part.source.name}: has one document, which cannot be divided; give a validation "
+            f"{part.source.name}: has too few documents to divide; give a validation "
             "file, or write a long text as several rows, such as its paragraphs"
         )
     if part.source.is_one_text:
@@ -254,9 +254,13 @@ def _number_labels(parts: dict[str, Split], given: list[str] | None, labelled: b
                 parts[split] = replace(part, labels=part.labels.astype(np.int64))
     _check_spelling(parts)
     train = parts["train"]
-    types = {type(v).__name__ for part in parts.values() for v in part.labels.tolist()}
+    types: dict[str, str] = {}  # the first file with each type of label
+    for part in parts.values():
+        for label in part.labels.tolist():
+            types.setdefault(type(label).__name__, part.source.name)
     if len(types) > 1:
-        raise _wrong_types(train.source.name, types)
+        places = " and ".join(f"{kind} in {name}" for kind, name in types.items())
+        raise InputError(f"{train.source.name}: labels are of type {places}; use one type")
     values = sorted(set(train.labels.tolist()))
     if labelled and len(values) < 2:
         raise InputError(f"{train.source.name}: only one class, {values[0]!r}; give at least two")
