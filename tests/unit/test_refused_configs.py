@@ -50,6 +50,10 @@ REFUSED = [
      "predicts the next word (got shuffled)"),
     (["data=even_pairs", "data.word_order=shuffled", "data.name=even_pairs_shuffled"],
      "data.word_order: must be original with data=even_pairs_shuffled, because only texts can be "),
+    (["data=listops", "data.word_order=shuffled", "data.name=listops_shuffled"],
+     "data.word_order: must be original with data=listops_shuffled, because only texts can be "),
+    (["data=agnews", "data.text=label"],
+     "data.text: label is data.labels too, so each text would be its own label; name another "),
     ([*NAMED, "data.word_order=random"],
      "data.word_order: must be original or shuffled (got random)"),
     # Seeds
@@ -107,3 +111,8 @@ REFUSED = [
 @pytest.mark.parametrize(("overrides", "expected"), REFUSED)
 def test_it_is_refused_in_one_line(overrides, expected) -> None:
     assert expected in refusal(checked, composed(*overrides))
+
+
+def test_an_error_that_is_its_own_cause_is_one_line(monkeypatch):
+    monkeypatch.setenv("OC_CAUSE", "1")  # as under a debugger
+    assert refusal(checked, composed("+optim.foo=3")).startswith("optim.foo: unknown key; ")

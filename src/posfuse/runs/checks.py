@@ -45,7 +45,7 @@ def checked(config: DictConfig) -> Config:
     task.check()
     _check_corpus(cfg)
     check_combinations(cfg)
-    if task.needs_labels and cfg.data.path and cfg.data.text == cfg.data.labels:
+    if task.needs_labels and cfg.data.text == cfg.data.labels:
         raise InputError(
             f"data.text: {cfg.data.text} is data.labels too, so each text would be its own label; "
             "name another column in one of them"

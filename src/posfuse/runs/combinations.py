@@ -64,8 +64,8 @@ def _needs(cfg: Config) -> Iterator[tuple[str, Needs]]:
     if "lengths" in corpus or is_task(data):
         own = {"data.vocabulary.file": None, "data.vocabulary.unit": "words", "host.name": "own"}
         yield of_data, {key: (value, "its tokens are its symbols") for key, value in own.items()}
+        yield of_data, {"data.word_order": ("original", "only texts can be shuffled")}
         if is_task(data):
-            yield of_data, {"data.word_order": ("original", "only texts can be shuffled")}
             both = (data.test_lengths, "data.test_lengths sets both")
             yield of_data, {"data.corpus.test_lengths": both}
         else:

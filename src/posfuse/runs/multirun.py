@@ -102,7 +102,8 @@ def with_arm(overrides: list[str], arms: Mapping[str, list[str]]) -> list[str]:
     for override in overrides:
         key, _, name = override.partition("=")
         if key == "arm" and name not in arms:
-            known = f"use one of {', '.join(arms)}" if arms else "add it there, or choose a study"
+            known = "choose an experiment with arms, such as experiment=copy_reverse"
+            known = f"use one of {', '.join(arms)}" if arms else known
             raise InputError(f"arm: no arm {name!r} in hydra.sweeper.arms; {known}")
         own += arms[name] if key == "arm" else [override]
     return own
