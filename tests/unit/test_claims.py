@@ -397,6 +397,14 @@ BAD = [  # what is added to a claim, without the key `kind`, and the message
         "kind: less_stable, than: add, of: position",
         "`of: position` is not for kind less_stable; re",
     ),
+    (
+        "kind: less_stable, than: add, where: {fusion: [mul, add]}",
+        ".than: must be another fusion than that of `where`",
+    ),
+    (
+        "kind: gain, of: position, where: {encoding: none}",
+        "`of: position` compares with encoding none; remove it in where",
+    ),
     ("kind: gain, each: seeds", "unknown axis 'seeds'"),
     ("kind: gain, of: place", "claims[0].of: no 'place'; use one of difference, position"),
     ("kind: gain, margin: wide", "claims[0].margin: Input should be a valid number"),

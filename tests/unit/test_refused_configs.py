@@ -56,6 +56,8 @@ REFUSED = [
      "data.text: label is data.labels too, so each text would be its own label; name another "),
     ([*NAMED, "data.word_order=random"],
      "data.word_order: must be original or shuffled (got random)"),
+    (["model.token_scale=[1,2]"],
+     "model.token_scale: must be sqrt_d, learned, or between 1e-6 and 1e6 (got [1, 2])"),
     # Seeds
     *(([f"data.split_seed={value}"],
        f"data.split_seed: must be seed or between 0 and 4294967295 (got {value.strip(chr(39))})")

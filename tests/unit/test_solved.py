@@ -126,6 +126,8 @@ def test_a_threshold_is_of_the_metric_that_is_compared(tmp_path):
     table = pd.read_csv(page.parent / "tables" / "solved.csv")
     assert table[["solved", "n"]].to_numpy().tolist() == [[1, 3], [2, 3]]
     assert "its test exact match is above this number of percent. exact match: " in page.read_text()
+    _, error = posfuse_report(tmp_path, "--metric=exact_match", "--solved=0.35")
+    assert error == "error: --solved: must be in percent, below 100 (got 0.35), for example 90"
     _, error = posfuse_report(tmp_path, "--metric=bits_per_byte", "--solved=35")
     assert error == "error: --solved: is in percent, but bits per byte is compared; remove it"
 
@@ -151,4 +153,4 @@ def test_a_report_has_the_table_if_it_is_asked_for_and_removes_that_of_an_earlie
 def test_a_threshold_of_no_percent_is_refused(tmp_path):
     for wrong in ("0", "100", "nan"):
         _, error = posfuse_report(tmp_path, "--solved", wrong)
-        assert error.startswith("error: --solved: must be above 0 and below 100")
+        assert error.startswith("error: --solved: must be in percent, below 100")

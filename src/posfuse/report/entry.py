@@ -133,8 +133,10 @@ def main(arguments: Namespace) -> list[str]:
     for option, points in (("--margin", criteria.margin), ("--effect", criteria.effect)):
         if not 0 < points < math.inf:
             raise InputError(f"{option}: must be above 0 (got {points:g})")
-    if criteria.solved is not None and not 0 < criteria.solved < 100:
-        raise InputError(f"--solved: must be above 0 and below 100 (got {criteria.solved:g})")
+    if criteria.solved is not None and not 1 < criteria.solved < 100:
+        raise InputError(
+            f"--solved: must be in percent, below 100 (got {criteria.solved:g}), for example 90"
+        )
     if arguments.table:
         sections = foreign_table.sections_of(arguments, criteria)
         out, name = arguments.out or Path("report"), arguments.table.stem

@@ -49,9 +49,11 @@ def columns_of(arguments: Namespace) -> Columns:
         column, sign, value = given.partition("=")
         if not sign:
             raise InputError(f"--where: must be COLUMN=VALUE (got {given!r})")
-        if column in where:
+        if (column := column.strip()) in where:
             raise InputError(f"--where: {column} is given twice; give each column one value")
         where[column] = value
+    if arguments.all_pairs and arguments.baseline is not None:
+        raise InputError("--all-pairs: has no baseline; remove --baseline or --all-pairs")
     by, units = (_names(given) for given in (arguments.by, arguments.overall))
     if units and not by:
         raise InputError("--overall: is the mean over the groups of --by; give --by, or remove it")

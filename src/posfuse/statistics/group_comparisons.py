@@ -35,7 +35,9 @@ def over_groups(table: pd.DataFrame, is_seed: bool) -> tuple[pd.DataFrame, list[
     # Means of the same values can differ in their last digits, which is no spread.
     largest = table["value"].abs().max() or 1.0
     means["mean"] = means["mean"].round(12 - math.ceil(math.log10(largest)))
-    means = means.reindex(every).fillna({"size": 0}).astype({"size": int}).reset_index()
+    if not is_seed:  # a name need not have all seeds
+        means = means.reindex(every).fillna({"size": 0}).astype({"size": int})
+    means = means.reset_index()
     if is_seed:
         needed = pd.Series(table["group"].nunique(), means.index)
     else:
@@ -90,6 +92,11 @@ def compare_foreign(
     frame = pd.concat([frame, estimates], axis=1)
     is_alone = frame["n"] == ""
     notes += _notes(frame[is_alone], f"not compared, because they have no {units} in common")
+    if paired:
+        sizes = arms["size"].to_numpy()
+        fewer = frame["n"].replace("", "0").astype(int) < np.maximum(sizes[one], sizes[other])
+        why = f"only one of them has some {units}, which are left out"
+        notes += _notes(frame[fewer & ~is_alone], why)
     frame = _tests(frame[~is_alone].reset_index(drop=True), criteria.margin)
     notes += _notes(frame[frame["p_t"].isna()], f"no test, because {FEW.format(units)}")
     return decide_all(frame, pd.Series(True, frame.index), criteria), notes

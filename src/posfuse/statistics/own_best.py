@@ -219,7 +219,11 @@ def _at_own_best(
         tried = {str(fusion): own for fusion, own in candidates.groupby("fusion", sort=False)}
         chosen, papers = (_choice(rows_, metric) for rows_ in (group, group[group["sqrt_d"]]))
         if base not in chosen:
-            notes.append(f"{where}: not compared, because {base} has no best {_names(keys)}")
+            options = [str(name) for name in tried if str(name).startswith(f"{base} ")]
+            why = f"has no best {_names(keys)}"
+            if options:
+                why = f"was run with several options ({', '.join(options)})"
+            notes.append(f"{where}: not compared, because {base} {why}")
             continue
         for fusion in (f for f in chosen if f != base):
             mine, its = chosen[fusion], chosen[base]

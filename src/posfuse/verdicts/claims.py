@@ -114,6 +114,10 @@ def _check(claim: Claim, claims: Claims, place: str) -> None:
         raise InputError(
             f"{place}.than: name a fusion for kind less_stable; remove it for other kinds"
         )
+    if claim.than is not None and claim.than in _as_list(claim.where.get("fusion")):
+        raise InputError(f"{place}.than: must be another fusion than that of `where`")
+    if claim.of == "position" and "none" in _as_list(claim.where.get("encoding")):
+        raise InputError(f"{place}: `of: position` compares with encoding none; remove it in where")
     if claim.of == "position" and claim.kind == "less_stable":
         raise InputError(f"{place}: `of: position` is not for kind less_stable; remove it")
     if claim.margin is not None and claim.kind in ("every_seed_positive", "less_stable"):
@@ -208,6 +212,8 @@ def _test(
     if rows.empty:
         tested = " tested beyond data.max_len" if claim.kind == EXTRAPOLATES else ""
         return ClaimVerdict(claim, f"needs runs{tested} {absent}")
+    if claim.than == criteria.baseline:
+        return ClaimVerdict(claim, f"needs another fusion than the baseline {claim.than} in than")
     default = criteria.margin if claim.kind == "negligible" else 0.0
     margin = default if claim.margin is None else claim.margin
     others = comparisons[comparisons["fusion"] == claim.than]

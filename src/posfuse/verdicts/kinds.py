@@ -63,7 +63,9 @@ def how_to_settle(tests: Sequence[Test], settles: str, alpha: float) -> str:
         return f"needs at least {fewest} seeds in common, with different results"
     against = [n for test, n in zip(tests, needed, strict=True) if test.is_contrary]
     most = min(against) if against else max(needed)  # one counter-example refutes
-    return settles.format(f"{most:,.0f} seeds" if np.isfinite(most) else "no number of seeds")
+    if not np.isfinite(most):
+        return "no number of seeds decides it, if the spreads and differences stay as they are"
+    return settles.format(f"{most:,.0f} seeds")
 
 
 def _name(row: dict[Any, Any]) -> str:
@@ -164,7 +166,7 @@ def _less_stable(rows: pd.DataFrame, margin: float, others: pd.DataFrame, metric
     for row in rows.to_dict("records"):
         other = others[(others[GROUP] == [row[axis] for axis in GROUP]).all(axis=1)]
         if other.empty:
-            return "", [], f"needs the fusion to compare {_name(row)} with"
+            return "", [], f"needs the fusion of `than` to compare {_name(row)} with"
         tests.append(_stability(row, other.iloc[0], metric))
     return tested, tests, STABLE
 
