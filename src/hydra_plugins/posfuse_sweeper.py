@@ -12,7 +12,7 @@ from hydra.core.override_parser.types import Override, ValueType
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, read_write
 
-from posfuse.errors import InputError
+from posfuse.errors import InputError, input_errors
 from posfuse.process import signals
 from posfuse.process.arguments import refuse_twice
 from posfuse.runs import records
@@ -104,7 +104,9 @@ class PosfuseSweeper(BasicSweeper):
                 f"{len(jobs):,} runs are more than the limit of {MOST_RUNS:,}; divide the sweep"
             )
         self.validate_batch_is_legal(jobs)
-        refuse_shared_folders(jobs, folders_of(jobs, self.config))
+        with input_errors("seed: must be a whole number in a sweep", "as in seed=0,1,2"):
+            folders = folders_of(jobs, self.config)
+        refuse_shared_folders(jobs, folders)
 
     def watch(self, run: Callable[[], object], n: int, unit: str) -> None:
         """Run a sweep of n units, and print its state every minute; sweep.fail_fast ends it."""

@@ -8,7 +8,6 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from posfuse.errors import InputError
 from posfuse.limits import check_folder, check_name
 from posfuse.runs.identity import CONTENTS, HUB_ID, is_neutral
 
@@ -75,10 +74,8 @@ def folders_of(jobs: list[list[str]], cfg: Any) -> list[str]:
         data, encoding, fusion = (
             values.get(f"{axis}.name") or values.get(axis, usual[axis]) for axis in AXES
         )
-        seed = str(values.get("seed", usual_seed))
-        if not seed.isdecimal():
-            raise InputError(f"seed: must be a whole number in a sweep (got {seed})")
-        folders.append(run_folder(data, encoding, fusion, int(seed), overrides))
+        seed = int(values.get("seed", usual_seed))
+        folders.append(run_folder(data, encoding, fusion, seed, overrides))
     return folders
 
 
