@@ -104,7 +104,9 @@ class PosfuseSweeper(BasicSweeper):
                 f"{len(jobs):,} runs are more than the limit of {MOST_RUNS:,}; divide the sweep"
             )
         self.validate_batch_is_legal(jobs)
-        with input_errors("seed: must be a whole number in a sweep", "as in seed=0,1,2"):
+        with input_errors(
+            "seed: must be a whole number in a sweep", "give numbers, as in seed=0,1,2"
+        ):
             folders = folders_of(jobs, self.config)
         refuse_shared_folders(jobs, folders)
 

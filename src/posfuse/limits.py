@@ -39,10 +39,10 @@ def check_limits(node: Any, prefix: str = "") -> None:
             continue
         elif check := f.metadata.get("check"):
             check(key, value)
-        elif limits := limits_of(f.metadata):
-            is_one = f.type is not Any or not isinstance(value, list)
-            if not is_one or not _is_within(value, f.metadata):
-                raise InputError(f"{key}: must be {limits} (got {_text(value)})")
+        elif (limits := limits_of(f.metadata)) and (
+            (f.type is Any and isinstance(value, list)) or not _is_within(value, f.metadata)
+        ):
+            raise InputError(f"{key}: must be {limits} (got {_text(value)})")
 
 
 def check_name(key: str, name: Any) -> None:

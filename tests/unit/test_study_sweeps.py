@@ -307,8 +307,8 @@ BYTES = {"task": "language_model", "data": "bbc_bytes"}
         (of_two(outcome="beyond", data="parity"), None),
         (of_two(outcome="beyond", data="parity", **{"data.test_lengths": [20, 40]}),
          r"add: data.test_lengths: needs a length above data.max_len=40 .*40\]"),
-        (of_two(**{"seeds.order": 3}), r"add: seeds.order must be null in a study, .*got 3"),
-        (of_two(seeds="init"), r"add: seeds.\w+ must be null in a study, .*got 0"),
+        (of_two(**{"seeds.order": 3}), r"add: seeds.order: must be null in a study, .*got 3"),
+        (of_two(seeds="init"), r"add: seeds.order: must be null in a study, .*got 0"),
     ],
 )  # fmt: skip
 def test_arms_that_do_not_fit_are_refused_before_anything_runs(study, message):

@@ -61,6 +61,7 @@ def compose(study: Study, arms: Mapping[str, Values], extra: list[str]) -> dict[
             try:
                 config = checked(composer.without_hydra("train", [*common, *own]))
                 _check_outcomes(study, arm, config)
+                _check_seeds(config)
                 flat = settings(config)
             except RecursionError as error:
                 raise InputError(f"base: {study.base} includes itself; remove base") from error
@@ -97,6 +98,17 @@ def _check_outcomes(study: Study, arm: str, cfg: Config) -> None:
             f"data.test_lengths: needs a length above data.max_len={data.max_len} for a hypothesis "
             f"with outcome: beyond (got {data.test_lengths})"
         )
+
+
+def _check_seeds(cfg: Config) -> None:
+    """Raise InputError if a source of randomness has a fixed seed. Runs with different seeds would
+    share it, and no interval would contain its noise."""
+    for source, seed in vars(cfg.seeds).items():
+        if seed is not None:
+            raise InputError(
+                f"seeds.{source}: must be null in a study, so that it differs between seeds (got "
+                f"{seed})"
+            )
 
 
 def check_documents(study: Study, arms: Mapping[str, Composed], say: Callable[[str], None]) -> None:

@@ -143,13 +143,6 @@ def check_arms(name: str, study: Study, extra: list[str], say: Say = print) -> d
         found = compose(study, arms, extra)
         compose(study, tuned, extra)
         check_documents(study, found, say)
-        for arm, own in found.items():
-            for source, seed in own.settings.items():
-                if source.startswith("seeds.") and seed is not None:
-                    raise InputError(
-                        f"arms.{arm}: {source} must be null in a study, whose test seeds draw "
-                        f"everything anew (got {seed})"
-                    )
     except InputError as error:
         raise InputError(f"study {name}: {error}") from None
     settings = {arm: own.settings for arm, own in found.items()}
