@@ -257,6 +257,17 @@ def test_the_plain_recipe_decays_the_same_matrices_with_the_same_learning_rates(
     assert own == pytest.approx(rates, rel=1e-12)
 
 
+def test_the_default_output_learns_as_much_as_the_plain_recipe(tmp_path, monkeypatch):
+    """With the settings of nanoGPT, but with posfuse's initial values and its own output matrix."""
+    untied = [o.replace("output=tied", "output=untied") for o in language_model.OVERRIDES]
+    monkeypatch.setattr(language_model, "OVERRIDES", untied)
+    bits = {
+        system: language_model.train(None, language_model.Job(system, 500, 600, str(tmp_path)))[1]
+        for system in ("posfuse", "plain with biases")
+    }
+    assert bits["posfuse"] < bits["plain with biases"] + 0.05 < 3.6, bits
+
+
 NANOGPT = """
 from collections import namedtuple
 import plain_language_model as plain
