@@ -33,7 +33,7 @@ MISTAKES = {
     "hydra.launcher.n_jobs=2": "choose a launcher that has it, such as hydra/launcher=parallel",
     "hydra.sweeper.n_trials=3": "choose a sweeper that has it, such as hydra/sweeper=optuna",
     "optim.lr=1,2": "error: optim.lr=1,2: several values; add -m for a sweep, or write key=[a,b]",
-    "-m fusion=add,concat --cfg job": "error: -m: is not for an option that prints something",
+    "-m fusion=add,concat --cfg job": "ValueError: Only one of --run, --multirun, --cfg",
     "data.test_lengths=512": "data.test_lengths: Invalid value assigned: int is not a ListConfig, "
     "list or tuple; write [a,b] for a list",
     "experiment=quickstart": "error: experiment=quickstart: this is a sweep over data, encoding, ",

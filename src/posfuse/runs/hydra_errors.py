@@ -16,8 +16,6 @@ from posfuse import config
 from posfuse.errors import NO_MEMORY, InputError, lacks_memory
 from posfuse.runs.nearest import nearest
 
-OTHERS = {"launcher": "parallel", "sweeper": "optuna"}
-
 
 def line_of(error: Exception) -> str:
     """One line for an error that ends the command, with the key or the argument that caused it."""
@@ -25,11 +23,9 @@ def line_of(error: Exception) -> str:
         return NO_MEMORY
     line = one_line(error)
     if isinstance(error, YAMLError | UnicodeDecodeError):
-        return f"{_file_of(error)}: {line}; correct the file, and save it as UTF-8"
-    if line.startswith("Only one of --run, --multirun, --cfg"):
-        return (
-            "-m: is not for an option that prints something, such as --cfg; remove one of the two"
-        )
+        local = [v for f, _ in traceback.walk_tb(error.__traceback__) for v in f.f_locals.values()]
+        file = next((v.name for v in local[::-1] if isinstance(v, TextIOWrapper)), "a config file")
+        return f"{file}: {line}; correct the file, and save it as UTF-8"
     if not isinstance(error, HydraException | errors.OmegaConfBaseException):
         line = f"{type(error).__name__}: {line}; set HYDRA_FULL_ERROR=1 to see the traceback"
     elif re.match(r"(?!hydra\.)\S+: ", line):
@@ -72,8 +68,8 @@ def one_line(error: BaseException) -> str:
         whole = config.Config if part.__module__ == config.__name__ else part
         fix = nearest(key, [f.name for f in dataclasses.fields(part)], dict(_meanings(whole)))
     if of_hydra := re.match(r"hydra\.(launcher|sweeper)\.", key):
-        name = of_hydra[1]
-        fix = f"choose a {name} that has it, such as hydra/{name}={OTHERS[name]}"
+        name, other = of_hydra[1], {"launcher": "parallel", "sweeper": "optuna"}[of_hydra[1]]
+        fix = f"choose a {name} that has it, such as hydra/{name}={other}"
     return f"{place}{key}: unknown key; {fix}"
 
 
@@ -91,10 +87,3 @@ def _meanings(part: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
         yield prefix + field.name, field.metadata.get("meaning", "")
         if dataclasses.is_dataclass(field.type):
             yield from _meanings(field.type, f"{prefix}{field.name}.")
-
-
-def _file_of(error: BaseException) -> str:
-    """The file that was open in the call that failed."""
-    calls = [call.f_locals for call, _ in traceback.walk_tb(error.__traceback__)]
-    files = [v.name for values in calls for v in values.values() if isinstance(v, TextIOWrapper)]
-    return ["a config file", *files][-1]
