@@ -24,6 +24,7 @@ from posfuse.statistics.comparisons import Criteria, compare, criteria_for, step
 from posfuse.statistics.over_documents import hierarchical_bootstrap
 from posfuse.statistics.own_best import own_best
 from posfuse.verdicts.claims import Claim, Claims, read_claims
+from posfuse.verdicts.sentences import size_text
 from refusals import refusal
 from small_records import posfuse_report, reported, write_record
 
@@ -237,6 +238,11 @@ def test_bits_that_are_no_number_leave_the_run_out(tmp_path):
     kept, problems = collect(tmp_path)
     assert (len(kept), len(problems)) == (1, 2)
     assert all("test.bits_per_byte is" in line for line in problems)
+
+
+def test_no_difference_has_no_minus():
+    assert ACCURACY.signed(-0.0) == "+0.00"
+    assert size_text(0.0, -1.0, 1.0, 1, direction=-1) == "0.0 (-1.0 to 1.0)"
 
 
 def test_guessing_gives_one_of_the_classes():
