@@ -68,10 +68,13 @@ class DataConfig:
         0, "seed of the splits; seed: the run's", choices=("seed",), least=0, most=LARGEST_SEED
     )
     validation_fraction: float = option(
-        0.1, "fraction of train used if there is no validation split", above=0, below=1
-    )
+        0.1, "fraction of train for a missing validation split, or test split of a .txt file",
+        above=0, below=1,
+    )  # fmt: skip
     validation_stratified: bool = option(True, "draw this fraction with the class proportions")
-    limit: int | None = option(None, "documents per split, a stratified sample; null: all", least=1)
+    limit: int | None = option(
+        None, "documents per split, in proportion; of .txt files the first lines; null: all", least=1
+    )
     vocabulary: VocabularyConfig = field(default_factory=VocabularyConfig)
     max_len: int = option(512, "tokens; longer documents are cut", least=1, most=MOST_TOKENS)
     test_lengths: list[int] = option(
@@ -82,7 +85,8 @@ class DataConfig:
         "shuffled: each document's tokens in a fixed random order", "original", "shuffled"
     )
     targets: str = one_of(
-        "targets of a language model; answers: after the bar; values: every second of these",
+        "tokens that a language model predicts; answers: those after the bar; values: every "
+        "second token after the bar",
         "all", "answers", "values",
     )  # fmt: skip
     batch_size: int = option(64, "documents per training batch", least=1)

@@ -256,7 +256,7 @@ def test_the_tables_show_decisions_choices_and_convergence():
     assert table.rows[0][:5] == ["gain", "undecided", "primary", "concat - add", "4"]
     plan = Plan(study, {"concat": Choice({"optim.lr": 0.01}, 61.0, ["optim.lr"])}, {}, "d")
     (row,) = tables_of_arms.arms_table(plan, runs).rows
-    assert row == ["concat", "optim.lr=0.01†", "61.00", "57.50 ± 25.00 (4)", "1", "100 % *"]
+    assert row == ["concat", "optim.lr=0.01‡", "61.00", "57.50 ± 25.00 (4)", "1", "100 % *"]
     assert "not finished" in tables.headline(study, progress(study, study_runs()))[0]
     assert tables_of_arms.budget_table(plan) is None
     tuned = Plan(study, {"a": Choice({}, 3.0, [], [1.0, 2.0, 6.0])}, {}, "d")

@@ -9,6 +9,7 @@ import pandas as pd
 from posfuse.evidence.metric import Metric
 from posfuse.report import table
 from posfuse.report.sections import own_values
+from posfuse.report.sections.own_values import EDGE
 from posfuse.report.table import Column, Table, table_of
 from posfuse.statistics import paired as st
 from posfuse.statistics.budget import FEWEST, best_by_budget
@@ -33,7 +34,7 @@ def arms_table(plan: Plan, runs: pd.DataFrame) -> Table:
     for place, own, arm in parts:
         choice, seeds = own.choices[arm], own.study.test_seeds
         done = runs[(runs["arm"] == arm) & runs["seed"].isin(seeds)]
-        chosen = [f"{k}={v}{'†' if k in choice.edges else ''}" for k, v in choice.values.items()]
+        chosen = [f"{k}={v}{EDGE if k in choice.edges else ''}" for k, v in choice.values.items()]
         row = {
             "arm": arm,
             "repeat": place,
@@ -51,8 +52,9 @@ def arms_table(plan: Plan, runs: pd.DataFrame) -> Table:
     if any(choice.values for choice in plan.choices.values()):
         tuned = [("chosen", str, "chosen"), ("validation", metric.number, "validation")]
         choice_caption = (
-            f"The choice and its validation {metric.title} come from the tuning seeds alone. † the "
-            "value is the smallest or the largest that was tried, so a better one may lie beyond. "
+            f"The choice and its validation {metric.title} come from the tuning seeds alone. "
+            f"{EDGE} the value is the smallest or the largest that was tried, so a better one may "
+            "lie beyond. "
         )
     cell = partial(table.over_seeds, digits=metric.digits)
     longer: list[Column] = []
