@@ -73,7 +73,7 @@ class DataConfig:
     )  # fmt: skip
     validation_stratified: bool = option(True, "draw this fraction with the class proportions")
     limit: int | None = option(
-        None, "documents per split, in proportion; of .txt files the first lines; null: all", least=1
+        None, "documents per split, in proportion; of a .txt file the first; null: all", least=1
     )
     vocabulary: VocabularyConfig = field(default_factory=VocabularyConfig)
     max_len: int = option(512, "tokens; longer documents are cut", least=1, most=MOST_TOKENS)
