@@ -7,7 +7,11 @@ import torch
 from posfuse.data import causal_tasks
 from posfuse.data.windows import IGNORED, Answers, Windows
 from posfuse.errors import InputError
+from posfuse.runs.checks import checked
+from posfuse.training.build import build_data
+from refusals import refusal
 from small_corpora import tokenized
+from small_runs import composed
 
 
 def frames(task, symbols=3, test_length=25):
@@ -108,3 +112,10 @@ def test_targets_after_the_bar_by_hand():
     batch = pairs[np.array([0])]
     assert batch.labels.tolist() == [[n, n, n, n, n, 5, n, 3]]
     assert batch.labels.dtype == torch.int64
+
+
+def test_a_task_without_answers_is_refused(tmp_path):
+    own = ["task=language_model", "data=parity", "data.targets=answers", f"cache_dir={tmp_path}"]
+    own += ["data.corpus.sizes=[20,20,20]", "data.corpus.lengths=[2,8]", "data.max_len=8"]
+    line = refusal(build_data, checked(composed(*own, "data.test_lengths=[]")))
+    assert line.startswith("data.targets: parity has classes and no answers (")

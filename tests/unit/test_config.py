@@ -222,6 +222,21 @@ def test_arguments_of_ones_own_class_may_lack_annotations(own, message, tmp_path
         checked(composed(*given))
 
 
+def test_a_number_written_as_text_is_a_number() -> None:
+    cfg = checked(composed("fusion=mlp", 'fusion.hidden="64"'))
+    assert cfg.fusion["hidden"] == 64
+    assert cfg == checked(composed("fusion=mlp", "fusion.hidden=64"))
+
+
+def test_a_null_argument_of_ones_own_class_is_passed_on(tmp_path, monkeypatch) -> None:
+    code = "from posfuse.model.fusion import Add\nclass Own(Add):\n"
+    code += "    def __init__(self, d_model, bias: bool | None = True):\n        ..."
+    (tmp_path / "own_null.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    cfg = checked(composed("fusion._target_=own_null.Own", "+fusion.bias=null"))
+    assert cfg.fusion["bias"] is None
+
+
 def test_the_config_reference_and_the_schemas_are_current() -> None:
     docs = Path(__file__).parents[2] / "docs"
     pages = runpy.run_path(str(docs / "config_reference.py"))["pages"]()

@@ -113,6 +113,18 @@ def test_the_lines_of_a_text_in_a_row_are_the_text_and_its_end_is_tested(
     assert texts(file.rename(tmp_path / "UP.TXT"), labelled=False) == found
 
 
+def test_a_long_line_is_cut_between_words(tmp_path) -> None:
+    file = tmp_path / "input.txt"
+    file.write_text("longer " * LONGEST_LINE)
+    found = [line for lines in texts(file, labelled=False).values() for line in lines]
+    assert len(found) == 8
+    assert {word for line in found for word in line.split()} == {"longer"}
+    file.write_text("x" * 3 * LONGEST_LINE)
+    assert {len(line) for lines in texts(file, labelled=False).values() for line in lines} == {
+        LONGEST_LINE
+    }
+
+
 def test_a_folder_of_texts_has_its_own_splits(tmp_path) -> None:
     for i, name in enumerate(("train", "valid", "test")):
         (tmp_path / f"{name}.txt").write_text(PLAY * (i + 1))

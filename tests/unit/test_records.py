@@ -6,6 +6,8 @@ from dataclasses import replace
 import pytest
 
 from posfuse.config import Config
+from posfuse.data.corpora import load
+from posfuse.data.token_store import store_key
 from posfuse.errors import InputError
 from posfuse.runs import identity, records
 from small_runs import small_config, write_corpus
@@ -49,6 +51,40 @@ def test_own_code_is_the_file_of_a_class_or_of_the_module_that_names_it(tmp_path
         ("posfuse.model.fusion.Add", set()),
     ):
         assert identity.own_files(Config(fusion={"_target_": target})) == files
+
+
+def test_own_code_includes_the_classes_from_which_a_class_inherits(tmp_path, monkeypatch):
+    (tmp_path / "own_first.py").write_text("from torch import nn\nclass First(nn.Module): ...\n")
+    second = "from own_first import First\nclass Second(First): ...\n"
+    (tmp_path / "own_second.py").write_text(second)
+    monkeypatch.syspath_prepend(tmp_path)
+    own = Config(fusion={"_target_": "own_second.Second"})
+    assert identity.own_files(own) == {tmp_path / "own_first.py", tmp_path / "own_second.py"}
+    before = identity.own_code(own)
+    with (tmp_path / "own_first.py").open("a") as file:
+        file.write("# changed\n")
+    assert identity.own_code(own) != before
+
+
+def test_a_corpus_of_ones_own_is_known_by_its_code_and_its_files(tmp_path, monkeypatch):
+    corpus = write_corpus(tmp_path / "texts")
+    code = tmp_path / "own_corpus.py"
+    text = f"from posfuse.data.corpora import folder\ndef mine(): return folder({str(corpus)!r})"
+    code.write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    cfg = small_config(corpus)
+    cfg.data.path, cfg.data.corpus = None, {"_target_": "own_corpus.mine"}
+
+    def state():
+        return store_key(cfg.data, load(cfg.data)), identity.own_code(cfg)["code"]
+
+    states = [state()]
+    with code.open("a") as file:
+        file.write("\n# changed")
+    states.append(state())
+    write_corpus(corpus, seed=1)
+    states.append(state())
+    assert all(len(set(each)) == 3 for each in zip(*states, strict=True)), states
 
 
 def test_settings_differ_in_keys_that_either_lacks() -> None:

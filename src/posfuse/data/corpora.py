@@ -9,13 +9,14 @@ import pkgutil
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posfuse import seals
 from posfuse.config import DataConfig, SplitsConfig
+from posfuse.data.own_code import is_own, source_files
 from posfuse.data.sources import ENDS, Source, file_source, hub_source
 from posfuse.errors import HubUnreachable, InputError, reason
 
@@ -52,8 +53,12 @@ def load(cfg: DataConfig) -> Corpus:
         return folder(cfg.path, cfg.splits)
     assert cfg.corpus is not None  # the checks of the config require one of the two
     arguments = {key: value for key, value in cfg.corpus.items() if key != "_target_"}
-    function = pkgutil.resolve_name(cfg.corpus["_target_"])
+    target = cfg.corpus["_target_"]
+    function = pkgutil.resolve_name(target)
     corpus: Corpus = _hub(cfg, **arguments) if function is hub else function(**arguments)
+    if is_own(target):  # its texts also depend on its code
+        code = sorted(map(seals.digest, source_files(target)))
+        return replace(corpus, fingerprint=seals.digest_of([corpus.fingerprint, *code]))
     return corpus
 
 

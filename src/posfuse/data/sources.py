@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # importing pandas takes half a second, and help does not nee
 ROWS = 500  # documents in a part
 # Read Parquet in pieces of this many bytes; by default the whole column is read ahead.
 PARQUET: dict[str, Any] = {"buffer_size": 1 << 20, "pre_buffer": False}
-LONGEST_LINE = 10_000  # characters; a longer line of a .txt file is several documents
+LONGEST_LINE = 10_000  # characters; a longer line of a .txt file is cut at a space
 ENDS = (".parquet", ".csv", ".tsv", ".jsonl", ".txt")
 
 
@@ -109,8 +109,12 @@ def _series(values: Iterator[Any]) -> "Iterator[pd.Series]":
 def _lines(path: Path) -> Iterator[str]:
     """The lines, each with the blank lines after it. Joined, they are the text of the file."""
     with utf8(path) as file:
-        text = ""
-        while line := file.readline(LONGEST_LINE):
+        text = rest = ""
+        while line := rest + file.readline(LONGEST_LINE - len(rest)):
+            rest = ""
+            if len(line) == LONGEST_LINE and not line[-1].isspace() and " " in line:
+                last = line.rindex(" ") + 1  # do not cut a word
+                line, rest = line[:last], line[last:]
             if line.strip() and text.strip():
                 yield text
                 text = ""

@@ -109,8 +109,7 @@ def _frames(rule: Rule, split_seed: int, plan: dict[str, tuple[int, list[int]]])
 
 
 def _generator(split_seed: int, split: str, length: int) -> np.random.Generator:
-    """The generator of a split and length. A further test length does not change the other
-    strings."""
+    """The generator of a split and length. Strings of one length do not depend on the others."""
     return np.random.default_rng([split_seed, length, *split.encode()])
 
 

@@ -30,8 +30,12 @@ def whole_documents(store: TokenStore, cfg: DataConfig) -> dict[str, Documents]:
 
 
 def answers(store: TokenStore, cfg: DataConfig) -> dict[str, Documents]:
-    """The strings of a generated task. Their targets are the tokens after the bar."""
-    bar, every = store.id_of(BAR), {"answers": 1, "values": 2}[cfg.targets]
+    """The strings of a generated task. Their targets are the tokens after the bar. Raises
+    InputError for strings without a bar."""
+    why = f"data.targets: {cfg.name} has classes and no answers"
+    with input_errors(why, "use data=copy, reverse or associative_recall"):
+        bar = store.id_of(BAR)
+    every = {"answers": 1, "values": 2}[cfg.targets]
     return _splits(store, cfg, lambda split, length: Answers(split, length, bar, every))
 
 

@@ -43,7 +43,7 @@ from posfuse.seals import checksum, digest_of
 
 VOCABULARY = "vocabulary.json"
 COLUMNS = ["text", "label"]  # of most corpora
-FORMAT = 4  # part of every key; increase it if the written bytes change
+FORMAT = 5  # part of every key; increase it if the written bytes change
 log = logging.getLogger(__name__)
 
 

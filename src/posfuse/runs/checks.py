@@ -55,12 +55,13 @@ def checked(config: DictConfig) -> Config:
             f"trainer.monitor: task={cfg.task.name} has no {cfg.trainer.monitor}; set "
             "trainer.monitor=metric, the task's metric, or loss"
         )
-    _check_arguments("encoding.table", cfg.encoding.table, given=("d_model", "max_len"))
-    if cfg.encoding.attention:
+    table, attention = cfg.encoding.table, cfg.encoding.attention
+    table |= _check_arguments("encoding.table", table, given=("d_model", "max_len"))
+    if attention:
         given = ("d_model", "n_heads", "max_len")
-        _check_arguments("encoding.attention", cfg.encoding.attention, given)
+        attention |= _check_arguments("encoding.attention", attention, given)
     fusion = {k: v for k, v in cfg.fusion.items() if k != "name"}
-    _check_arguments("fusion", fusion, given=("d_model",))
+    cfg.fusion |= _check_arguments("fusion", fusion, given=("d_model",))
     return cfg
 
 
@@ -86,7 +87,7 @@ def _check_corpus(cfg: Config) -> None:
             f"data.path: {cfg.data.name} is made by {target}, which reads no folder; for your own "
             "texts use data=folder data.name=NAME"
         )
-    _check_arguments("data.corpus", with_split_seed(cfg).corpus or {}, given=())
+    cfg.data.corpus |= _check_arguments("data.corpus", with_split_seed(cfg).corpus or {}, given=())
 
 
 def task_of(cfg: Config) -> Any:
@@ -101,8 +102,9 @@ def task_of(cfg: Config) -> Any:
     return _import("task", target)(cfg)
 
 
-def _check_arguments(key: str, node: dict[str, Any], given: tuple[str, ...]) -> None:
-    """Check a node against the signature of its `_target_`."""
+def _check_arguments(key: str, node: dict[str, Any], given: tuple[str, ...]) -> dict[str, Any]:
+    """Check a node against the signature of its `_target_`. Returns its arguments that are texts,
+    with their types: a number may be written as a text, as by ${oc.env:NAME}."""
     target = node.get("_target_")
     if target is None:
         raise InputError(f"{key}._target_: missing; give the import path of the class or function")
@@ -129,9 +131,11 @@ def _check_arguments(key: str, node: dict[str, Any], given: tuple[str, ...]) -> 
         if kind in (bool, bool | None) and isinstance(node[name], str):
             raise InputError(f"{key}.{name}: must be true or false (got {node[name]})")
     try:  # OmegaConf checks the types as in the rest of the schema
-        OmegaConf.structured(dataclasses.make_dataclass("_", fields)(**{n: node[n] for n in names}))
+        typed = dataclasses.make_dataclass("_", fields)(**{n: node[n] for n in names})
+        converted = OmegaConf.structured(typed)
     except OmegaConfBaseException as error:
         raise InputError(f"{key}.{one_line(error)}") from error
+    return {name: converted[name] for name in names if isinstance(node[name], str)}
 
 
 def _type_of(key: str, part: Any, p: inspect.Parameter | None) -> Any:

@@ -8,6 +8,7 @@ The other options act where their values are used.
 from typing import Any
 
 from posfuse.config import Config, FidelityConfig
+from posfuse.data.own_code import is_own
 from posfuse.errors import InputError
 
 LINEAR_START = "_linear_start"  # end of the name of a gate that starts as nn.Linear
@@ -98,7 +99,8 @@ def _swap(cfg: Config, key: str, option: str, node: dict[str, Any]) -> bool:
 def _set_arguments(cfg: Config) -> None:
     """Set the operator's arguments that are null in its YAML file. Raises InputError if another
     value contradicts an option that is not at its default."""
-    own = ARGUMENTS.get(str(cfg.fusion.get("_target_")), {})
+    target = str(cfg.fusion.get("_target_"))
+    own = ARGUMENTS.get(target, {})
     for argument, option in own.items():
         value, default = (getattr(group, option) for group in (cfg.fidelity, FidelityConfig()))
         given = cfg.fusion.get(argument)
@@ -109,6 +111,8 @@ def _set_arguments(cfg: Config) -> None:
                 f"fusion.{argument}: {given}, but fidelity.{option}={value} sets it too; set "
                 "only one of the two"
             )
+    if is_own(target):  # a null of its YAML file is a value
+        return
     for argument in {name for names in ARGUMENTS.values() for name in names} - own.keys():
         if cfg.fusion.get(argument, "") is None:  # from the YAML file of another class
             del cfg.fusion[argument]

@@ -4,17 +4,14 @@ A run is a function of its config, its texts and the numerics of this version. T
 fingerprint have the same numbers, on one machine with one number of threads.
 """
 
-import importlib
-import inspect
-import pkgutil
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from posfuse.config import Config
-from posfuse.data.corpora import files_digest, folder_files
+from posfuse.data.corpora import files_digest, folder_files, load
+from posfuse.data.own_code import is_own, source_files
 from posfuse.data.pretrained_folder import pretrained_files
 from posfuse.data.vocabulary import tokenizer_file_digest
 from posfuse.seals import digest, digest_of
@@ -144,27 +141,21 @@ def is_current(record: Mapping[str, Any]) -> bool:
 
 def own_code(cfg: Config) -> dict[str, str]:
     """The entry `code` of a record: a digest of the files outside posfuse that define classes and
-    functions of the config. Without such files there is no entry. It does not change the
-    fingerprint."""
+    functions of the config, and of the fingerprint of a corpus that such a function returns.
+    Without such files there is no entry. It does not change the run's fingerprint."""
     files = own_files(cfg)
-    return {"code": digest_of(sorted(map(digest, files)))[:16]} if files else {}
+    if not files:
+        return {}
+    parts = sorted(map(digest, files))
+    if cfg.data.path is None and cfg.data.corpus and is_own(cfg.data.corpus["_target_"]):
+        parts.append(load(cfg.data).fingerprint)
+    return {"code": digest_of(parts)[:16]}
 
 
 def own_files(cfg: Config) -> set[Path]:
     """The files outside posfuse that define classes and functions of the config."""
-    targets = {v for k, v in flatten(asdict(cfg)).items() if v and k.endswith("_target_")}
-    own = [target for target in targets if not target.startswith("posfuse.")]
-    return {Path(file) for file in map(_source_file, own) if file is not None}
-
-
-def _source_file(target: str) -> str | None:
-    """The file that defines a class or function. For another callable, such as a functools.partial,
-    the file of its module; None for one without Python code."""
-    with suppress(TypeError):
-        return inspect.getsourcefile(pkgutil.resolve_name(target))
-    with suppress(TypeError):
-        return inspect.getsourcefile(importlib.import_module(target.rpartition(".")[0]))
-    return None
+    targets = {str(v) for k, v in flatten(asdict(cfg)).items() if v and k.endswith("_target_")}
+    return {file for target in filter(is_own, targets) for file in source_files(target)}
 
 
 def owner(cfg: Config) -> dict[str, str]:

@@ -24,6 +24,7 @@ from posfuse.config import Config, is_pretrained, longest
 from posfuse.data.token_store import VOCABULARY
 from posfuse.data.vocabulary import Tokens, tokens_of
 from posfuse.errors import InputError, input_errors
+from posfuse.model.fusion import Fusion
 from posfuse.model.network import FoldedClassifier, PositionClassifier
 from posfuse.runs import configs, records
 from posfuse.runs.checks import checked
@@ -91,13 +92,15 @@ def export(run: str | Path, path: str | Path) -> None:
             f"{run}: a run with data.word_order=shuffled, but an exported model reads a text in "
             "its own order; use posfuse.training.trained.load_run"
         )
-    own = type(classifier.model)
-    for name in ("forward", "classify", "encode", "fuse", "tokens"):
-        if getattr(own, name) is not getattr(PositionClassifier, name):
-            raise InputError(
-                f"{run}: {own.__name__} has its own {name}, which a folded model does not use; "
-                "use posfuse.training.trained.load_run"
-            )
+    of_network = PositionClassifier, ("forward", "classify", "encode", "fuse", "tokens")
+    parts = (classifier.model, *of_network), (classifier.model.fusion, Fusion, ("forward", "parts"))
+    for module, usual, names in parts:
+        for name in names:
+            if getattr(type(module), name) is not getattr(usual, name):
+                raise InputError(
+                    f"{run}: {type(module).__name__} has its own {name}, which a folded model does "
+                    "not use; use posfuse.training.trained.load_run"
+                )
     if not str((cfg.data.corpus or {}).get("_target_", "posfuse.")).startswith("posfuse."):
         # A model needs no corpus, and its reader may not have the module of this one.
         # A text is read up to the longest length, which a generated task may not name by max_len.

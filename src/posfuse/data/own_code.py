@@ -1,0 +1,40 @@
+"""The files of classes and functions outside posfuse that a config names."""
+
+import importlib
+import inspect
+import pkgutil
+import sysconfig
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
+
+
+def is_own(target: str) -> bool:
+    """True for the import path of a class or function that is not posfuse's."""
+    return not target.startswith("posfuse.")
+
+
+def source_files(target: str) -> set[Path]:
+    """The files that define a class and the classes from which it inherits, or a function. Of other
+    packages only the target's own counts.
+
+    For another callable, such as a functools.partial, the file of its module; empty without
+    Python code.
+    """
+    part = pkgutil.resolve_name(target)
+    package, files = target.partition(".")[0], {_file(part)}
+    for base in inspect.getmro(part)[1:] if inspect.isclass(part) else ():
+        place, file = base.__module__.partition(".")[0], _file(base)
+        if place == package or (place != "posfuse" and not (file or "<").startswith(LIBRARIES)):
+            files.add(file)
+    if files == {None}:
+        files.add(_file(importlib.import_module(target.rpartition(".")[0])))
+    return {Path(file) for file in files if file is not None}
+
+
+def _file(part: Any) -> str | None:
+    with suppress(TypeError):
+        return inspect.getsourcefile(part)
+    return None
