@@ -358,7 +358,8 @@ def test_another_studys_table_has_the_cautions_that_its_numbers_show(tmp_path):
     for runs, unit, more, expected in (
         (8, 1, [], [f"caution: {st.GROUPS} (table b)"]),
         (7, 1, [], [f"caution: {st.FEW}", f"caution: {st.GROUPS} (table b)"]),
-        (8, 100, ["--unit", "raw", "--margin", 1], [f"caution: {st.GROUPS} (table b)"]),
+        (8, 100, ["--unit", "raw", "--margin", 0.6], []),  # the groups are closer than the margin
+        (8, 100, ["--unit", "raw", "--margin", 0.1], [f"caution: {st.GROUPS} (table b)"]),
     ):
         values = {"seed": range(runs), "a": a[:runs], "b": b[:runs]}
         rows = pd.DataFrame(values).melt("seed", var_name="method", value_name="accuracy")

@@ -1,5 +1,7 @@
 """The length axis of the report: the area beyond the trained length, tables, claim and figure."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -47,6 +49,16 @@ def test_areas_are_compared_seed_by_seed(runs):
     (row,) = compare(longer, CRITERIA)[0].to_dict("records")
     assert row["deltas"] == pytest.approx([25, 25, 25])
     assert runs["test.accuracy"].tolist() == [0.5] * 6  # the frame itself is unchanged
+
+
+def test_equal_areas_are_judged_by_the_documents_of_the_longer_tests(tmp_path):
+    """Of texts, only some test documents are longer than those of training."""
+    for fusion, seed in product(("add", "concat"), range(3)):
+        lengths = {"32": {"accuracy": 0.75, "documents": 4}, "16": {"accuracy": 0.5}}
+        write_record(tmp_path, 0.5, fusion, seed, lengths=lengths, **TRAINED)
+    runs = collect(tmp_path)[0]
+    (row,) = compare(beyond(runs), CRITERIA)[0].to_dict("records")
+    assert (row["resolution"], row["verdict"]) == (25, "undecided")
 
 
 def test_the_table_has_each_length_and_the_area(runs):

@@ -240,6 +240,12 @@ def test_bits_that_are_no_number_leave_the_run_out(tmp_path):
     assert all("test.bits_per_byte is" in line for line in problems)
 
 
+def test_a_margin_is_kept_for_a_metric_of_the_same_unit():
+    own = Criteria(margin=2, effect=3)
+    assert criteria_for(own, METRICS["macro_f1"]).margin == 2
+    assert criteria_for(own, BITS_PER_BYTE).margin == BITS_PER_BYTE.margin
+
+
 def test_no_difference_has_no_minus():
     assert ACCURACY.signed(-0.0) == "+0.00"
     assert size_text(0.0, -1.0, 1.0, 1, direction=-1) == "0.0 (-1.0 to 1.0)"

@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from posfuse.report.sections.own_values import learning_rate, own_best_tables
-from posfuse.statistics.comparisons import Criteria
+from posfuse.statistics.comparisons import Criteria, compare
 from posfuse.statistics.own_best import own_best
 from posfuse.statistics.second_differences import placebos
 from small_records import posfuse_report, write_sweep
@@ -51,6 +51,21 @@ def test_a_cell_is_the_mean_over_seeds_with_its_t_interval():
     reach = 4.302652730 * np.sqrt(13 / 3)  # Student's quantile with 2 degrees of freedom
     assert (row["low"], row["high"]) == pytest.approx((63 - reach, 63 + reach))
     assert row["validation"] == pytest.approx(63)
+
+
+def test_a_value_with_two_spellings_is_no_comparison_of_its_own():
+    again = {("add", 4.0): RUNS["add", "sqrt_d"], ("concat", 4.0): RUNS["concat", 1.0]}
+    runs = frame({**RUNS, **again}).assign(**{"settings.task.name": "classification"})
+    found = own_best(runs, Criteria())
+    assert len(found.best) == 1
+    assert found.others(compare(runs, Criteria())[0]).empty
+
+
+def test_equal_differences_at_own_best_values_have_a_note():
+    at = {("add", 1.0): ([50, 60, 70], [50] * 3), ("concat", 2.0): ([60, 70, 80], [60] * 3)}
+    notes = own_best(frame(at).assign(**{"documents.test": 100}), Criteria()).notes
+    note = "tiny sin concat: the difference is the same in all 3 seeds; the test uses one test "
+    assert note in " ".join(notes)
 
 
 def test_scales_are_numbers_in_order_and_a_learned_one_is_its_start():

@@ -13,9 +13,10 @@ SCRATCH = {"add": [0.50, 0.60, 0.70, 0.55], "concat": [0.625, 0.7, 0.825, 0.675]
 MASKED = {"add": [0.8, 0.8, 0.825, 0.8], "concat": [0.825, 0.825, 0.825, 0.85]}
 
 
-def write_both(root, **more):
-    masked = {"pretrain.name": "masked", "pretrain.max_epochs": 3}
-    write_sweep(root, SCRATCH, **more)
+def write_both(root, table="Sinusoidal", **more):
+    of_table = {"encoding.table._target_": f"posfuse.model.encoding.{table}"}
+    masked = {"pretrain.name": "masked", "pretrain.max_epochs": 3, **of_table}
+    write_sweep(root, SCRATCH, settings=of_table, **more)
     write_sweep(root, MASKED, settings=masked, variant="pretrain=masked", **more)
 
 
@@ -41,6 +42,15 @@ def test_the_run_from_scratch_differs_in_pretraining_alone(tmp_path):
     assert found_in(tmp_path).empty
     write_sweep(tmp_path, SCRATCH)
     assert len(found_in(tmp_path)) == 1
+
+
+def test_a_placebo_is_not_in_the_family(tmp_path):
+    write_both(tmp_path)
+    alone = found_in(tmp_path)["p_holm"].item()
+    write_both(tmp_path, "NoTable", encoding="none")
+    both = found_in(tmp_path).set_index("encoding")
+    assert both["role"].to_dict() == {"sinusoidal": "primary", "none": "placebo"}
+    assert both.loc["sinusoidal", "p_holm"] == alone
 
 
 def test_the_report_says_whether_the_gain_survives(tmp_path):

@@ -18,6 +18,7 @@ from posfuse.report.sections.differences import forest
 from posfuse.report.sections.section import RESULTS, Answer, Drawing, Section, answer_of, drawing
 from posfuse.report.table import Column, Table, p_value, t_interval, table_of
 from posfuse.statistics.cautions import FEW, FEW_VALUES, Arm, Cautions, cautions
+from posfuse.statistics.cells import APART
 from posfuse.statistics.comparisons import Criteria
 from posfuse.statistics.contrasts import AHEAD, BEHIND, EQUIVALENT, UNDECIDED
 from posfuse.statistics.group_comparisons import compare_foreign, over_groups, rankings
@@ -147,7 +148,7 @@ def sections_of(arguments: Namespace, criteria: Criteria) -> list[Section]:
             shown=list(map(formats.Fitted, tables)),
             notes=notes,
         ),
-        cautions_section(_cautions(results, comparisons, columns), chapter=RESULTS),
+        cautions_section(_cautions(results, comparisons, columns, criteria), chapter=RESULTS),
     ]
 
 
@@ -163,11 +164,13 @@ def _answers(comparisons: pd.DataFrame, metric: Metric) -> list[Answer]:
 
 
 def _cautions(
-    results: pd.DataFrame, comparisons: pd.DataFrame, columns: Columns
+    results: pd.DataFrame, comparisons: pd.DataFrame, columns: Columns, criteria: Criteria
 ) -> dict[str, Cautions]:
     """The cautions of each comparison that the numbers show. For values that are means over tasks
     there is only the caution about few values."""
-    perfect = 0.0 if columns.unit == "raw" else 100.0
+    perfect = 100.0
+    if columns.unit == "raw":  # no scale is known: groups within the margin do not matter
+        perfect = criteria.margin / APART
     is_seed = columns.units in ([], [columns.seed])
     arms = {
         key: runs.set_index("seed")["value"] for key, runs in results.groupby(["group", "name"])

@@ -61,9 +61,9 @@ class Sweep:
         return self.compared[0]
 
     @cached_property
-    def beyond(self) -> pd.DataFrame:
+    def beyond(self) -> Compared:
         """The comparisons of the areas beyond the trained length."""
-        return self._compare(self.criteria, is_beyond=True)[0]
+        return self._compare(self.criteria, is_beyond=True)
 
     def _compare(self, criteria: Criteria, is_beyond: bool) -> Compared:
         runs = self.runs[~self.held] if self.has_baseline else self.runs.iloc[:0]
@@ -119,4 +119,4 @@ class Sweep:
         for name in {claim.metric for claim in self.claims.claims} - {self.metric.name}:
             own = criteria_for(self.criteria, METRICS[name])
             others[name] = (self._compare(own, False)[0], self._compare(own, True)[0])
-        return judge_claims(self.claims, self.comparisons, self.criteria, self.beyond, others)
+        return judge_claims(self.claims, self.comparisons, self.criteria, self.beyond[0], others)

@@ -41,9 +41,10 @@ class Criteria:
 
 
 def criteria_for(criteria: Criteria, metric: Metric) -> Criteria:
-    """The criteria with another metric, and its margin and effect."""
-    if metric == criteria.metric:
-        return criteria
+    """The criteria with another metric. If its unit is another one, margin and effect are its
+    own."""
+    if metric.unit == criteria.metric.unit:
+        return replace(criteria, metric=metric)
     return replace(criteria, metric=metric, margin=metric.margin, effect=metric.effect)
 
 
@@ -112,21 +113,26 @@ def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[
         if compared is None:
             notes.append(f"{not_compared} it has no seed in common with {base_name}")
             continue
-        deltas = compared["deltas"]
-        if len(deltas) == 1:
-            notes.append(f"{name}: no test, because there is only one seed")
-        elif np.isnan(st.p_paired_t(deltas)):
-            how = "there is no test"
-            if not np.isnan(resolution):
-                std = f"one test document, {resolution:.2f} points"
-                how = f"the test uses {std}, as standard deviation"
-            notes.append(f"{name}: the difference is the same in all {len(deltas)} seeds; {how}")
+        notes += notes_on_tests(name, compared["deltas"], resolution)
         row = {**dict(zip(CELL, cell, strict=True)), "baseline_variant": base_variant}
         row |= labels_of(group.iloc[0].to_dict())
         rows.append(row | {"length": group["length"].iloc[0]} | compared)
     columns = [*CELL, "baseline_variant", *labels_of(dict.fromkeys(["data", "encoding"])), "length"]
     columns += no_comparison(criteria)
     return in_families(pd.DataFrame(rows, columns=columns), criteria), notes
+
+
+def notes_on_tests(name: str, deltas: list[float], resolution: float) -> list[str]:
+    """A line about a comparison without the usual test: of one seed, or of equal differences."""
+    if len(deltas) == 1:
+        return [f"{name}: no test, because there is only one seed"]
+    if not np.isnan(st.p_paired_t(deltas)):
+        return []
+    how = "there is no test"
+    if not np.isnan(resolution):
+        std = f"one test document, {resolution:.2f} points"
+        how = f"the test uses {std}, as standard deviation"
+    return [f"{name}: the difference is the same in all {len(deltas)} seeds; {how}"]
 
 
 def compare_arms(

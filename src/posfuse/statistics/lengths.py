@@ -20,6 +20,7 @@ from posfuse.statistics import paired as st
 
 MAX_LEN = "settings.data.max_len"
 WHOLE, SLIDING = "lengths", "sliding"  # the keys of a record
+DOCUMENTS = "documents"  # the number of a test's documents, beside its metrics
 
 
 def area(results: Mapping[int, float], trained: float) -> float:
@@ -81,11 +82,24 @@ def areas(rows: pd.DataFrame) -> "pd.Series[float]":
 
 
 def beyond(runs: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
-    """The runs that were tested beyond their trained length, with the area as their test result. So
-    `compare` compares areas.
+    """The runs that were tested beyond their trained length, with the area as their test result and
+    the documents of the smallest of these tests. So `compare` compares areas.
     """
     known = (areas(by_test_length(runs, metric)) / metric.factor).dropna()
-    return runs.loc[known.index].assign(**{metric.column: known})
+    tested = runs.loc[known.index]
+    documents = {"documents.test": _fewest_documents(tested)}
+    return tested.assign(**{metric.column: known}, **documents)
+
+
+def _fewest_documents(runs: pd.DataFrame) -> "pd.Series[float]":
+    """The documents of each run's smallest test beyond its trained length; those of its test split
+    if its record lacks their number."""
+    places = ((str(name), BY_LENGTH.fullmatch(str(name))) for name in runs)
+    length_of = {name: int(p[2]) for name, p in places if p and (p[1], p[3]) == (WHOLE, DOCUMENTS)}
+    columns = {"trained": runs.get(MAX_LEN), "usual": runs.get("documents.test")}
+    rows = at_lengths(runs.assign(**columns), length_of, ["trained"]).astype(float)
+    fewest = rows[rows["test_length"] > rows["trained"]].groupby("run")["value"].min()
+    return fewest.reindex(runs.index).fillna(columns["usual"])
 
 
 def length_cells(rows: pd.DataFrame) -> pd.DataFrame:

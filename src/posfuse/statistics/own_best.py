@@ -21,6 +21,7 @@ from posfuse.statistics.comparisons import (
     in_families,
     judge,
     no_comparison,
+    notes_on_tests,
     step_of,
 )
 
@@ -77,15 +78,15 @@ class OwnBest:
 
 def own_best(runs: pd.DataFrame, criteria: Criteria) -> OwnBest:
     """The results by tuned key, from the rows of `collect`."""
-    tuned, keys = _tuning_runs(runs, criteria.metric)
+    tuned, keys, groups = _tuning_runs(runs, criteria.metric)
     cells = _cells(tuned, keys, criteria)
     tested = tuned[~tuned["seed"].isin(criteria.select)]
     rows, notes = _at_own_best(tested, cells, keys, criteria)
     columns = None if rows else [*GROUP, "fusion", "baseline_variant", *no_comparison(criteria)]
     best = pd.DataFrame(rows, columns=columns)
     best = best.merge(_encodings(runs, tuned), "left", [*GROUP, "fusion"])
-    groups = pd.MultiIndex.from_frame(tuned[GROUP])
-    of_best = tuned.index[groups.isin(pd.MultiIndex.from_frame(best[GROUP]))]
+    is_replaced = pd.MultiIndex.from_frame(groups).isin(pd.MultiIndex.from_frame(best[GROUP]))
+    of_best = groups.index[is_replaced]
     replaced = set(runs.loc[of_best, CELL].itertuples(index=False, name=None))
     return OwnBest(keys, cells, in_families(best, criteria), notes, criteria.metric, replaced)
 
@@ -110,11 +111,14 @@ def _seeds(criteria: Criteria) -> str:
     return f"seed{'s' if len(criteria.select) > 1 else ''} {listed}"
 
 
-def _tuning_runs(runs: pd.DataFrame, metric: Metric) -> tuple[pd.DataFrame, list[str]]:
-    """The runs of each GROUP with at least two combinations of values, and the keys that vary.
+def _tuning_runs(
+    runs: pd.DataFrame, metric: Metric
+) -> tuple[pd.DataFrame, list[str], pd.DataFrame]:
+    """The runs of each GROUP with at least two combinations of values, the keys that vary, and the
+    GROUP of every run.
 
-    Columns: GROUP, fusion, each key's text and number, learned, sqrt_d, validation, seed, length
-    and score. A value with two spellings (8, sqrt_d) counts once.
+    Columns of the first: GROUP, fusion, each key's text and number, learned, sqrt_d, validation,
+    seed, length and score. A value with two spellings (8, sqrt_d) counts once.
     """
     needed = ["documents.test", "settings.model.d_model", *map("settings.{}".format, KEYS.values())]
     runs = runs.reindex(columns=list(dict.fromkeys([*runs, *needed])))
@@ -133,12 +137,13 @@ def _tuning_runs(runs: pd.DataFrame, metric: Metric) -> tuple[pd.DataFrame, list
     frame["sqrt_d"] = np.isclose(frame["scale_number"], root) & ~frame["learned"]
     scales = zip(*(frame[c] for c in ("scale", "scale_number", "sqrt_d", "learned")), strict=True)
     frame["scale"] = [_scale(*row) for row in scales]
+    groups = frame[GROUP]
     frame = frame.drop_duplicates([*GROUP, "fusion", *KEYS, "seed"])
     combination = frame.groupby([*GROUP, *KEYS]).ngroup()
     combinations = combination.groupby([frame[name] for name in GROUP]).transform("nunique")
     frame = frame[combinations > 1]
     values = frame.groupby(GROUP)[list(KEYS)].nunique()
-    return frame, [key for key in KEYS if (values[key] > 1).any()]
+    return frame, [key for key in KEYS if (values[key] > 1).any()], groups
 
 
 def _encodings(runs: pd.DataFrame, tuned: pd.DataFrame) -> pd.DataFrame:
@@ -233,6 +238,7 @@ def _at_own_best(
                 why = f"it has no {tested} in common with {base}"
                 notes.append(f"{where} {fusion}: not compared, because {why}")
                 continue
+            notes += notes_on_tests(f"{where} {fusion}", compared["deltas"], resolution)
             notes += [
                 f"{where} {fusion}: was run with other values of {KEYS[key]} than {base}"
                 for key in keys

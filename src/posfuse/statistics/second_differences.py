@@ -15,7 +15,8 @@ from posfuse.evidence.metric import Metric
 from posfuse.evidence.settings import NO_TABLE
 from posfuse.statistics.comparisons import Criteria, compare_arms, in_families, judge, operators
 
-COPIED = [*CELL, "baseline_variant", "length", "resolution"]  # from the first comparison
+# From the first comparison.
+COPIED = [*CELL, "table", "other_settings", "baseline_variant", "length", "resolution"]
 SCRATCH = "none"  # pretrain.name of a run without pretraining
 
 
@@ -49,10 +50,10 @@ def second_differences(
     """One row for each comparison (a row of `compare` or of `OwnBest.best`) that has a comparison
     under the second condition, with equal `same` and the same attention part or none.
 
-    Columns: CELL, baseline_variant, length and resolution of the first; `other` (the encoding and
-    variant of the second one's runs); seeds (that all four cells have); gains, {other}_gains and
-    deltas (lists: of the first, of the second, and their difference); gain and {other}_gain (the
-    means); the statistics of `judge` for the deltas, and the columns of `in_families`.
+    Columns: COPIED of the first; `other` (the encoding and variant of the second one's runs);
+    seeds (that all four cells have); gains, {other}_gains and deltas (lists: of the first, of the
+    second, and their difference); gain and {other}_gain (the means); the statistics of `judge` for
+    the deltas, and the columns of `in_families`.
     """
     keys, records = zip(*same, strict=True), comparisons.to_dict("records")
     every = list(zip(keys, is_second, records, strict=True))

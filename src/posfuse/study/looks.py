@@ -85,7 +85,7 @@ def progress(study: Study, runs: pd.DataFrame) -> Progress:
     repeats of tuning, the differences are differences of their means.
     """
     planned, metric, samples = study.looks, study.measured, samples_of(study, runs)
-    steps = {h.name: resolution(runs, h.weights, metric) for h in study.hypotheses}
+    steps = {h.name: resolution(runs, h.weights, metric, h.outcome) for h in study.hypotheses}
     decisions: dict[str, Decision] = {}
     made = {}
     for family, hypotheses in study.families.items():

@@ -63,6 +63,11 @@ def _results(record: Record, metric: Metric, counted: set[str]) -> dict[str, Any
     lengths = {int(n): value(split) for n, split in record.get("lengths", {}).items()}
     if lengths:
         lengths.setdefault(max_len, value(record["test"]))
+    beyond = [
+        split["documents"]
+        for n, split in record.get("lengths", {}).items()
+        if int(n) > max_len and "documents" in split
+    ]
     return {
         f"test_{metric.name}": value(record["test"]),
         f"validation_{metric.name}": value(record["validation"]),
@@ -72,6 +77,7 @@ def _results(record: Record, metric: Metric, counted: set[str]) -> dict[str, Any
         "max_len": max_len,
         "classes": len(record.get("label_names", [])),
         "test_documents": record["documents"]["test"],
+        **({"beyond_documents": min(beyond)} if beyond else {}),
         "core_seconds": _seconds(record, counted) * record["host"]["threads"],
         "fingerprint": record["fingerprint"],
         "commit": record["commit"],

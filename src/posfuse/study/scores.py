@@ -59,10 +59,15 @@ def guesses(runs: pd.DataFrame, metric: Metric) -> "pd.Series[float]":
     return metric.guesses(classes.where(classes > 0, classes.max())).fillna(0.0)
 
 
-def resolution(runs: pd.DataFrame, arms: Iterable[str], metric: Metric = ACCURACY) -> float:
-    """The points of one test document in the smallest test split of these arms; NaN if no run has
-    its size, or if the metric is not a fraction of documents."""
-    sizes = runs.loc[runs["arm"].isin(list(arms)), "test_documents"]
+def resolution(
+    runs: pd.DataFrame, arms: Iterable[str], metric: Metric = ACCURACY, outcome: str = ""
+) -> float:
+    """The points of one test document in the smallest test of an outcome of these arms; NaN if no
+    run has its size, or if the metric is not a fraction of documents."""
+    own = runs[runs["arm"].isin(list(arms))]
+    sizes = own["test_documents"]
+    if outcome == BEYOND and "beyond_documents" in own:  # runs of earlier versions lack it
+        sizes = own["beyond_documents"].fillna(sizes)
     return step_of(metric, float(sizes.min()))
 
 

@@ -31,7 +31,8 @@ def section(sweep: Sweep) -> Section | None:
     return Section(
         PAIRED,
         drawings=drawing(results_by_length, rows, chance, sweep.metric, caption=caption),
-        tables=length_tables(rows, sliding, sweep.beyond, sweep.criteria),
+        tables=length_tables(rows, sliding, sweep.beyond[0], sweep.criteria),
+        notes=[f"beyond the trained length: {note}" for note in sweep.beyond[1]],
     )
 
 
