@@ -147,9 +147,15 @@ def own_code(cfg: Config) -> dict[str, str]:
     if not files:
         return {}
     parts = sorted(map(digest, files))
-    if cfg.data.path is None and cfg.data.corpus and is_own(cfg.data.corpus["_target_"]):
+    if has_own_corpus(cfg):
         parts.append(load(cfg.data).fingerprint)
     return {"code": digest_of(parts)[:16]}
+
+
+def has_own_corpus(cfg: Config) -> bool:
+    """True if a function outside posfuse returns the corpus."""
+    corpus = cfg.data.corpus
+    return cfg.data.path is None and corpus is not None and is_own(corpus["_target_"])
 
 
 def own_files(cfg: Config) -> set[Path]:

@@ -22,7 +22,15 @@ from posfuse import seals, untrusted
 from posfuse.config import Config
 from posfuse.errors import AlreadyRunning, Conflict, InputError, input_errors, visible
 from posfuse.limits import NAME
-from posfuse.runs.identity import HUB_ID, differing, fingerprint, own_code, own_files, settings
+from posfuse.runs.identity import (
+    HUB_ID,
+    differing,
+    fingerprint,
+    has_own_corpus,
+    own_code,
+    own_files,
+    settings,
+)
 from posfuse.seals import SUMS, check_whole, digest, is_whole
 
 if TYPE_CHECKING:  # importing pandas takes half a second, and help does not need it
@@ -133,8 +141,9 @@ def finished_record(folder: Path, cfg: Config) -> Record | None:
         if record.get("code") in (None, own_code(cfg).get("code")):
             return record
         files = ", ".join(sorted(file.name for file in own_files(cfg)))
+        texts = " or of earlier texts" * has_own_corpus(cfg)
         raise Conflict(
-            f"{path}: has the result of earlier code of {files}; set sweep_id=NAME, or for an "
+            f"{path}: has the result of earlier code{texts} of {files}; set sweep_id=NAME, or for an "
             "operator fusion.name=NAME, to use another folder, or remove this file to run again"
         )
     mine, theirs = settings(cfg), record["settings"]
