@@ -143,8 +143,8 @@ def finished_record(folder: Path, cfg: Config) -> Record | None:
         files = ", ".join(sorted(file.name for file in own_files(cfg)))
         texts = " or of earlier texts" * has_own_corpus(cfg)
         raise Conflict(
-            f"{path}: has the result of earlier code{texts} of {files}; set sweep_id=NAME, or for an "
-            "operator fusion.name=NAME, to use another folder, or remove this file to run again"
+            f"{path}: has the result of earlier code{texts} of {files}; set sweep_id=NAME, or for "
+            "an operator fusion.name=NAME, to use another folder, or remove this file to run again"
         )
     mine, theirs = settings(cfg), record["settings"]
     keys = differing(mine, theirs)
