@@ -7,7 +7,7 @@ from statistics import fmean
 from types import ModuleType
 from typing import Any
 
-from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep
+from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, Override, RangeSweep
 from hydra.errors import ConfigCompositionException
 from omegaconf import open_dict, read_write
 
@@ -213,9 +213,10 @@ def distribution(optuna: ModuleType, override: Override) -> Any:
             raise InputError(f"{line}: an interval needs finite a < b, with tag(log) also a > 0")
         is_int = isinstance(low, int)
         return (kinds.IntDistribution if is_int else kinds.FloatDistribution)(low, high, log=is_log)
+    if isinstance(sweep, RangeSweep | ChoiceSweep):
+        sweep.shuffle = False  # a search that is resumed proposes the same trials
     with_values(override)
     if isinstance(sweep, RangeSweep):
-        sweep.shuffle = False
         numbers = sorted(map(round_value, sweep.range()))
         is_int = all(isinstance(number, int) for number in numbers)
         kind = kinds.IntDistribution if is_int else kinds.FloatDistribution

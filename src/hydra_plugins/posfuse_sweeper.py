@@ -48,6 +48,7 @@ class PosfuseSweeper(BasicSweeper):
         super().__init__(max_batch_size, params)
         self.arms = arms or {}
         self.seen: set[str] = set()
+        self.place = ""  # the sweep's folder of the first run
 
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
@@ -175,6 +176,12 @@ class PosfuseSweeper(BasicSweeper):
                 continue
             self.seen.update(overrides)
             with self._compose(overrides) as job:
+                self.place = self.place or job.hydra.sweep.dir
+                if (own := job.hydra.sweep.dir) != self.place:
+                    raise InputError(
+                        "sweep_id: a sweep has one folder, but runs of this one are in "
+                        f"{self.place} and {own}; give all runs the same sweep_id and output_dir"
+                    )
                 check_place(job, folder_of(overrides, self.config))
 
 

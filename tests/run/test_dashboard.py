@@ -1,6 +1,8 @@
 """The comparison in W&B as code: what the two views hold, and that a second call changes them."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,8 +19,9 @@ from posfuse.runs import records
 from posfuse.runs.records import Diagnostic
 from posfuse.statistics.comparisons import Criteria, compare
 from posfuse.tracking import dashboard as code
+from posfuse.tracking import panels
 from posfuse.tracking import server as wandb_server
-from posfuse.tracking.projection import run_id
+from posfuse.tracking.projection import Cell, run_id
 from refusals import refusal
 from small_records import write_record, write_sweep
 from uploads import in_use
@@ -113,6 +116,29 @@ def check_views(workspace, report, sweep):
     table = formats.markdown(short_table(comparisons, Criteria()))
     assert table in block["content"]
     assert "| tiny | sinusoidal | concat |  | undecided | 3 | +13.33 ± 5.77 |" in table
+
+
+def test_a_figure_is_an_image_without_pyplot():
+    """In this process another test may have imported it."""
+    code = """
+import sys
+from matplotlib.figure import Figure
+from posfuse.tracking.dashboard import image
+assert "matplotlib.pyplot" not in sys.modules
+print(image(Figure()).format)
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout.split() == ["png"]
+
+
+def test_a_cell_has_the_panels_of_its_own_metric():
+    cells = [Cell("copy", "sinusoidal", "", "exact_match"), Cell("own", "rope", "", "error")]
+    names = {"exact_match": "exact match", "accuracy": "accuracy"}
+    sections = panels.sections(cells, "accuracy", names, has_gates=False, has_classes=False)
+    text = str({section.name: section.panels for section in sections})
+    assert "copy/sinusoidal/test_exact_match" in text
+    assert "own/rope/test_error" in text
+    assert "copy/sinusoidal/test_accuracy" not in text
 
 
 def specs(server):

@@ -124,6 +124,11 @@ def test_the_trials_are_those_of_optunas_own_loop(search, capsys, tmp_path):
     assert search(LR, "fusion=add,concat,mul", "data.limit=9", n_trials=n, seed=3) == batches
 
 
+def test_shuffled_choices_are_proposed_in_one_order(search):
+    shuffled = "optim.lr=shuffle(1,2,3,4,5,6,7,8)"
+    assert search(shuffled, n_trials=6) == search("optim.lr=1,2,3,4,5,6,7,8", n_trials=6)
+
+
 def test_the_lowest_loss_is_best(search):
     batches = search(LR, "fusion=add,concat,mul", "trainer.monitor=loss", n_trials=12, seed=3)
     own = [[o for o in job if "monitor" not in o] for ((job),) in batches]

@@ -166,6 +166,17 @@ def test_the_same_records_give_the_same_bytes(whole_report):
     assert written(root / "report") == first
 
 
+def test_a_page_replaces_a_link_and_not_its_target(tmp_path):
+    write_sweep(tmp_path / "mine", {"add": [0.5, 0.6], "concat": [0.5, 0.7]})
+    target, page = tmp_path / "target", tmp_path / "out" / "index.html"
+    target.write_text("kept")
+    page.parent.mkdir()
+    page.symlink_to(target)
+    reported(tmp_path / "mine", "--out", page.parent)
+    assert target.read_text() == "kept"
+    assert not page.is_symlink()
+
+
 def test_ids_of_a_page_are_unique_and_every_reference_is_found(whole_report):
     root, _ = whole_report
     page = (root / "report" / "index.html").read_text()

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import queue
 import shutil
 import threading
@@ -106,6 +107,27 @@ def test_the_page_of_a_narrow_terminal_breaks_no_name(sweep):
     wide, narrow = (status.page(sweep, runs, n).plain.splitlines()[1:3] for n in (30, 29))
     assert wide == ["tiny/sinusoidal/add     3 done", "tiny/sinusoidal/concat  3 done"]
     assert narrow == ["tiny/sinusoidal/add", "    3 done"]
+
+
+def test_a_page_without_room_for_all_keeps_failed_runs_and_the_summary(sweep):
+    run = RunStatus("tiny/sinusoidal/add", "3", "failed", detail="no")
+    runs = [*runs_of(sweep), run, *(RunStatus(f"cell{i}", "0", "done") for i in range(50))]
+    lines = status.page(sweep, runs, 80, 10).plain.splitlines()
+    assert len(lines) == 10
+    assert lines[-3] == "... 46 more lines; posfuse status --once shows all"
+    assert lines[-2] == "failed: tiny/sinusoidal/add seed=3: no"
+    assert lines[-1].startswith("56 of 57 runs are done, 1 failed")
+    many = [RunStatus(f"cell{i}", "0", "failed") for i in range(50)]
+    assert len(status.page(sweep, many, 80, 10).plain.splitlines()) == 10
+
+
+def test_a_name_cannot_write_to_the_terminal_and_a_pipe_cannot_stop_the_command(sweep):
+    run = RunStatus("x\x1b[31m\n42 of 42 runs are done", "0", "failed")
+    lines = status.page(sweep, [run], 80).plain.splitlines()
+    assert len(lines) == 4
+    assert "\x1b" not in "".join(lines)
+    os.mkfifo(unfinished(sweep, "add", 0) / ".lock")
+    assert len(runs_of(sweep)) == 6
 
 
 def test_a_sweep_says_how_far_it_is_while_it_runs(sweep, monkeypatch):

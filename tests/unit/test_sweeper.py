@@ -252,6 +252,14 @@ def test_another_scheme_of_folders_is_refused_before_anything_is_written(
     assert {path.name for path in tmp_path.iterdir()} == {"conf"}
 
 
+def test_runs_of_one_sweep_in_several_folders_are_refused(composed, tmp_path):
+    own = ["fusion=add,concat", "sweep_id=s_${fusion.name}", f"output_dir={tmp_path}"]
+    message = refusal(swept, composed, tmp_path / "s_add", "PosfuseSweeper", own)
+    assert message.startswith("sweep_id: a sweep has one folder, but runs of this one are in ")
+    assert f"{tmp_path}/s_add and {tmp_path}/s_concat; give" in message
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_command_that_ends_while_it_writes_multirun_yaml_leaves_the_file_of_the_last_one(
     sweep, tmp_path, monkeypatch
 ):

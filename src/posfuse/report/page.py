@@ -18,6 +18,7 @@ from posfuse.report import formats
 from posfuse.report.figures.svg import save
 from posfuse.report.sections.section import CHAPTERS, Answer, Section
 from posfuse.report.table import narrow
+from posfuse.runs import records
 
 # A sign beside the word, for readers who cannot distinguish colours.
 SIGNS = {
@@ -45,7 +46,8 @@ def write(
     formats.write_tables([table for s in sections for table in s.tables], out / "tables")
     drawn = draw_all(sections, out / "figures")
     html = page_of(sections, title, command, _made_with(made), drawn, summary, has_files=True)
-    path.write_text(html, encoding="utf-8")
+    with records.replacing(path) as part:  # a link is replaced, and its target is not changed
+        part.write_text(html, encoding="utf-8")
     return path
 
 

@@ -98,14 +98,15 @@ def with_arm(overrides: list[str], arms: Mapping[str, list[str]]) -> list[str]:
 
     Raises InputError if the sweep has no such arm.
     """
+    named = {str(name): overrides for name, overrides in arms.items()}  # YAML reads 1 as a number
     own: list[str] = []
     for override in overrides:
         key, _, name = override.partition("=")
-        if key == "arm" and name not in arms:
+        if key == "arm" and name not in named:
             known = "choose an experiment with arms, such as experiment=copy_reverse"
-            known = f"use one of {', '.join(arms)}" if arms else known
+            known = f"use one of {', '.join(named)}" if named else known
             raise InputError(f"arm: no arm {name!r} in hydra.sweeper.arms; {known}")
-        own += arms[name] if key == "arm" else [override]
+        own += named[name] if key == "arm" else [override]
     return own
 
 

@@ -14,7 +14,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import yaml
 from omegaconf import OmegaConf
 
 from posfuse.config import CONF_DIR
@@ -112,7 +111,7 @@ class ArmSweep:
             **OmegaConf.to_container(settings),  # type: ignore[dict-item]
             "hydra": {"sweeper": {"params": params, "arms": self.arms}},
         }
-        text = "# @package _global_\n" + yaml.safe_dump(content, sort_keys=False, width=10_000)
+        text = "# @package _global_\n" + OmegaConf.to_yaml(OmegaConf.create(content))
         (conf / "experiment").mkdir(parents=True, exist_ok=True)
         (conf / "experiment" / f"{self.id}.yaml").write_text(text, encoding="utf-8")
         searched = [f"file://{conf.resolve()}", *self.study.searchpath]

@@ -14,7 +14,7 @@ from posfuse.runs.schemas import Problems, read_as, refuse
 from posfuse.runs.seeds import MOST, seeds_of
 from posfuse.statistics.power import seeds_needed
 from posfuse.statistics.sequential import Looks
-from posfuse.study.arm_sweep import is_group
+from posfuse.study.arm_sweep import NO_TEXT, is_group
 from posfuse.study.files import config_folder, study_file
 from posfuse.study.looks import can_decide
 from posfuse.study.overrides import is_of_launcher, is_set_by_study
@@ -52,6 +52,8 @@ def _check_study(study: Study, problems: Problems) -> None:
     problems.check(_check_keys, "settings", study.settings, study)
     for name, values in study.arms.items():
         problems.check(check_name, "arms", name)
+        if NO_TEXT.fullmatch(name):
+            problems.append(f"arms.{name}: YAML reads this name as no text; rename it")
         problems.check(_check_keys, f"arms.{name}", values, study)
     before = len(problems)
     tuning = problems.check(_check_tuning, study, study.tuning) if study.tuning else []

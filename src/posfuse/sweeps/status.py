@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from posfuse.errors import AlreadyRunning, InputError
+from posfuse.errors import AlreadyRunning, InputError, visible
 from posfuse.process import signals
 from posfuse.runs import records
 from posfuse.runs.folders import lies_in, started_in
@@ -115,8 +115,11 @@ def _is_locked(folder: Path) -> bool:
 
     It takes a shared lock for a moment, which needs no right to write.
     """
+    path = folder / ".lock"
     try:
-        file = (folder / ".lock").open("rb")
+        if not path.is_file():  # a pipe would block
+            return False
+        file = path.open("rb")
     except OSError:
         return False  # no process has started this run
     with file:
@@ -158,22 +161,33 @@ def seconds_left(runs: list[RunStatus]) -> float | None:
     return total / max(1, sum(run.state == "running" for run in runs))
 
 
-def page(sweep: Path, runs: list[RunStatus], columns: int) -> Text:
+def page(sweep: Path, runs: list[RunStatus], columns: int, rows: int = sys.maxsize) -> Text:
     """One line per cell, or two in a narrow terminal, and one for each run that is
-    neither done nor missing."""
+    neither done nor missing; of each kind only the first lines if there is no room for all."""
     counts = {}
     for cell in dict.fromkeys(run.cell for run in runs):
         counts[cell] = _counts([run for run in runs if run.cell == cell])
     longest = max(map(len, counts))
     fits = longest + 2 + max(map(len, counts.values())) <= columns
-    lines = [f"{sweep}:"]
+    cells, others = [], []
     for cell, states in counts.items():
-        lines += [f"{cell:<{longest}}  {states}"] if fits else [cell, f"    {states}"]
+        cells += [f"{cell:<{longest}}  {states}"] if fits else [cell, f"    {states}"]
     for run in runs:
         if run.state not in ("done", "missing"):
             detail = run.detail and f": {run.detail}"
-            lines.append(f"{run.state}: {run.cell} seed={run.seed}{detail}")
-    return Text("\n".join([*lines, summary(runs)]))
+            others.append(f"{run.state}: {run.cell} seed={run.seed}{detail}")
+    room = rows - 2  # besides the first and the last line
+    others = _first(others, max(room // 2, room - len(cells)))
+    lines = [f"{sweep}:", *_first(cells, room - len(others)), *others, summary(runs)]
+    return Text("\n".join(visible(line.replace("\n", " ")) for line in lines))
+
+
+def _first(lines: list[str], room: int) -> list[str]:
+    """The first lines, and the number of those that have no room."""
+    if len(lines) <= room:
+        return lines
+    shown = lines[: max(room - 1, 0)]
+    return [*shown, f"... {len(lines) - len(shown)} more lines; posfuse status --once shows all"]
 
 
 def _counts(runs: list[RunStatus], states: Sequence[str] = STATES) -> str:
@@ -250,11 +264,13 @@ def main(arguments: Namespace) -> None:
     if arguments.once or not sys.stdout.isatty():
         console.print(page(sweep, runs, console.width), soft_wrap=True)
     else:
-        with Live(page(sweep, runs, console.width), console=console, auto_refresh=False) as live:
+        size = console.width, console.height - 1
+        with Live(page(sweep, runs, *size), console=console, auto_refresh=False) as live:
             while any(run.state != "done" for run in runs):
                 time.sleep(REFRESH)
                 runs = _present(sweep)
-                live.update(page(sweep, runs, console.width), refresh=True)
+                size = console.width, console.height - 1
+                live.update(page(sweep, runs, *size), refresh=True)
     if step := next_step(sweep, runs):
         console.print(Text(f"next: {step}"), soft_wrap=True)
 

@@ -11,15 +11,18 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import wandb
 import wandb_workspaces.reports.v2 as wr
 import wandb_workspaces.workspaces as ws
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 from wandb_workspaces import expr
 
 from posfuse.errors import InputError, input_errors
 from posfuse.evidence.collect import collect, declared_family, predicting
-from posfuse.evidence.metric import ACCURACY, metric_of
+from posfuse.evidence.metric import ACCURACY, MACRO_F1, METRICS, metric_of
 from posfuse.report import formats
 from posfuse.report.figures.style import look, rc_style
 from posfuse.report.sections.differences import forest, short_table
@@ -56,7 +59,8 @@ class Shown:
 def workspace(shown: Shown, entity: str, project: str) -> ws.Workspace:
     """All runs of a sweep, in the colours of their operators in posfuse's report."""
     metric = shown.metric
-    columns = [metric.name, *(["macro_f1"] if metric == ACCURACY else [])]
+    has_f1 = metric == ACCURACY and bool(MACRO_F1.of(shown.runs).notna().any())
+    columns = [metric.name, *([MACRO_F1.name] if has_f1 else [])]
     colors = {
         run_id(record): ws.RunSettings(color=look(record["fusion"]).color)
         for record in shown.records
@@ -68,7 +72,7 @@ def workspace(shown: Shown, entity: str, project: str) -> ws.Workspace:
         sections=panels.sections(
             shown.cells,
             metric.name,
-            metric.title,
+            {name: known.title for name, known in METRICS.items()},
             has_gates=shown.has_gates,
             has_classes=len(predicting(shown.runs)) > 0,
         ),
@@ -158,9 +162,16 @@ def log_comparison(shown: Shown, sweep: Path, entity: str, project: str) -> None
         ) as run,
         rc_style(),
     ):  # fmt: skip
-        intervals = wandb.Image(forest(comparisons, shown.criteria))
+        intervals = image(forest(comparisons, shown.criteria))
         cells: Any = (table.columns, table.rows)
         run.log({DIFFERENCES: wandb.Table(*cells), INTERVALS: intervals}, step=run.starting_step)
+
+
+def image(figure: Figure) -> wandb.Image:
+    """A figure for W&B, which takes a figure of matplotlib only if pyplot is loaded."""
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    return wandb.Image(np.asarray(canvas.buffer_rgba()))
 
 
 def save(path: Path, space: ws.Workspace, text: wr.Report) -> dict[str, str]:

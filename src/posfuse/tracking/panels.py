@@ -4,7 +4,7 @@ A workspace shows the same runs in all panels. So a chart of one cell (a corpus,
 variant) shows a metric that only the cell's runs have, and groups them by operator.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import wandb_workspaces.reports.v2 as wr
@@ -71,19 +71,24 @@ def settings(score: str, title: str) -> list[Any]:
 
 
 def sections(
-    cells: Sequence[Cell], metric: str, title: str, has_gates: bool, has_classes: bool
-) -> list[ws.Section]:
+    cells: Sequence[Cell], metric: str, titles: Mapping[str, str], has_gates: bool,
+    has_classes: bool,
+) -> list[ws.Section]:  # fmt: skip
     """The sections of a workspace: one for each corpus, and sections with all runs, in W&B's groups
-    (a cell and an operator)."""
+    (a cell and an operator). A cell has the metric of its task, and all runs share `metric`;
+    `titles` are those of metrics."""
     of_corpus: dict[str, list[Any]] = {}
     for cell in cells:
+        own, of_cell = cell.metric, titles.get(cell.metric, cell.metric)
         of_corpus.setdefault(cell.data, []).extend([
-            bars(f"{cell.setting}: test {title}", cell.key("test", metric)),
-            curves(f"{cell.setting}: validation {title}", cell.key("val", metric)),
+            bars(f"{cell.setting}: test {of_cell}", cell.key("test", own)),
+            curves(f"{cell.setting}: validation {of_cell}", cell.key("val", own)),
         ])  # fmt: skip
     for cell in dict.fromkeys(cell.with_any_setting for cell in cells):
-        own = settings(cell.key("test", metric), f"{cell.encoding}: test {title}")
-        of_corpus[cell.data] += own
+        of_cell = titles.get(cell.metric, cell.metric)
+        score = cell.key("test", cell.metric)
+        of_corpus[cell.data] += settings(score, f"{cell.encoding}: test {of_cell}")
+    title = titles[metric]
     shared: list[Any] = [bars(f"test {title}", f"test/{metric}", "Group")]
     shared += [curves(of, key, "Group") for key, of in learning(metric, title).items()]
     inside: list[Any] = [curves(of, f"diagnostics/{n}", "Group") for n, of in INSIDE.items()]
