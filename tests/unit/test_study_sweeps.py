@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from omegaconf import OmegaConf
 
 from commands import called
 from posfuse.data import corpora
@@ -248,7 +249,7 @@ def test_a_printed_line_keeps_its_paths_whole(capsys):
 
 
 def test_the_experiment_of_a_test_sweep_names_its_plan_and_the_search_path(sweep, tmp_path):
-    settings = {"+x.y": 1, "data.path": "/own"}
+    settings = {"+x.y": 1, "data.path": "/own", "logger.tags": ["a b", "1e5"]}
     sweep.study = replace(PLAN.study, searchpath=["/my conf"], settings=settings)
     found = sweep.write_experiment(tmp_path, "ac", [3], ["data.path=/d", "logger=none"])
     assert found == [
@@ -256,7 +257,8 @@ def test_the_experiment_of_a_test_sweep_names_its_plan_and_the_search_path(sweep
     ]  # fmt: skip
     content = yaml.safe_load((tmp_path / "experiment/mine_test.yaml").read_text())
     assert content["sweep"] == {"plan": "d" * 64}
-    assert content["logger"] == {"job_type": "test"}
+    read = OmegaConf.load(tmp_path / "experiment/mine_test.yaml")  # as Hydra reads it
+    assert read.logger == {"job_type": "test", "tags": ["a b", "1e5"]}
     assert content["data"] == {"path": "/d"}  # of the command line, not of the study
     sweep.write_experiment(tmp_path, "ac", [3], [])
     content = yaml.safe_load((tmp_path / "experiment/mine_test.yaml").read_text())
