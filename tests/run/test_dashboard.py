@@ -125,10 +125,11 @@ import sys
 from matplotlib.figure import Figure
 from posfuse.tracking.dashboard import image
 assert "matplotlib.pyplot" not in sys.modules
-print(image(Figure()).format)
+drawn = image(Figure((2, 1), dpi=100))
+print(drawn.format, drawn.image.size, drawn.image.getpixel((5, 5)))
 """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ended.stdout.split() == ["png"]
+    assert ended.stdout == "png (200, 100) (255, 255, 255, 255)\n"
 
 
 def test_a_cell_has_the_panels_of_its_own_metric():

@@ -7,6 +7,7 @@ two views, whose URLs are in dashboard/views.json.
 import hashlib
 import json
 from argparse import Namespace
+from io import BytesIO
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,8 @@ import pandas as pd
 import wandb
 import wandb_workspaces.reports.v2 as wr
 import wandb_workspaces.workspaces as ws
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.image import imread
 from wandb_workspaces import expr
 
 from posfuse.errors import InputError, input_errors
@@ -169,9 +170,10 @@ def log_comparison(shown: Shown, sweep: Path, entity: str, project: str) -> None
 
 def image(figure: Figure) -> wandb.Image:
     """A figure for W&B, which takes a figure of matplotlib only if pyplot is loaded."""
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    return wandb.Image(np.asarray(canvas.buffer_rgba()))
+    drawn = BytesIO()
+    figure.savefig(drawn, format="png")
+    drawn.seek(0)
+    return wandb.Image((255 * imread(drawn)).round().astype(np.uint8))
 
 
 def save(path: Path, space: ws.Workspace, text: wr.Report) -> dict[str, str]:
