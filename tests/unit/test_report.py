@@ -166,6 +166,16 @@ def test_the_same_records_give_the_same_bytes(whole_report):
     assert written(root / "report") == first
 
 
+def test_a_sweep_that_was_renamed_and_resumed_is_one_sweep(tmp_path):
+    mine = write_sweep(tmp_path / "mine", {"add": [0.5, 0.6], "concat": [0.5, 0.7]})
+    ask(mine, None, ["fusion=add,concat", "seed=0,1"])
+    renamed = mine.rename(tmp_path / "renamed")
+    write_sweep(renamed, {"add": {2: 0.5}, "concat": {2: 0.6}})
+    text = reported(renamed, "--out", tmp_path / "out")
+    assert "3 seeds" in text
+    assert (tmp_path / "out" / "index.html").exists()
+
+
 def test_a_page_replaces_a_link_and_not_its_target(tmp_path):
     write_sweep(tmp_path / "mine", {"add": [0.5, 0.6], "concat": [0.5, 0.7]})
     target, page = tmp_path / "target", tmp_path / "out" / "index.html"
