@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # importing pandas takes half a second, and help does not nee
 ROWS = 500  # documents in a part
 # Read Parquet in pieces of this many bytes; by default the whole column is read ahead.
 PARQUET: dict[str, Any] = {"buffer_size": 1 << 20, "pre_buffer": False}
-LONGEST_LINE = 10_000  # characters; a longer line of a .txt file is cut at a space
+LONGEST_LINE = 10_000  # characters; a longer line of a .txt file is cut into documents, at spaces
 ENDS = (".parquet", ".csv", ".tsv", ".jsonl", ".txt")
 
 

@@ -109,7 +109,7 @@ def _frames(rule: Rule, split_seed: int, plan: dict[str, tuple[int, list[int]]])
 
 
 def _generator(split_seed: int, split: str, length: int) -> np.random.Generator:
-    """The generator of a split and length. Strings of one length do not depend on the others."""
+    """The generator of a split and length. Strings do not depend on those of other lengths."""
     return np.random.default_rng([split_seed, length, *split.encode()])
 
 

@@ -53,7 +53,7 @@ def _check_study(study: Study, problems: Problems) -> None:
     for name, values in study.arms.items():
         problems.check(check_name, "arms", name)
         if NO_TEXT.fullmatch(name):
-            problems.append(f"arms.{name}: YAML reads this name as no text; rename it")
+            problems.append(f"arms.{name}: in YAML this is not a text; rename it")
         problems.check(_check_keys, f"arms.{name}", values, study)
     before = len(problems)
     tuning = problems.check(_check_tuning, study, study.tuning) if study.tuning else []
