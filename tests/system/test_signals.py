@@ -43,7 +43,7 @@ def whole(corpus, tmp_path_factory):
 @pytest.mark.parametrize(
     ("name", "launcher"),
     [
-        pytest.param("SIGTERM", [], id="basic-TERM", marks=pytest.mark.smoke),
+        pytest.param("SIGTERM", [], id="basic-TERM"),
         pytest.param("SIGINT", PARALLEL, id="parallel-INT"),
         pytest.param("SIGKILL", PARALLEL, id="parallel-KILL"),
     ],
