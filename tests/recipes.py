@@ -30,7 +30,8 @@ def blocks(page: str, language: str = "python", begin: str = "") -> list[str]:
 
 
 def commands() -> list:
-    """The commands of indented lines and of blocks for a shell, each once, named by its page."""
+    """The commands of indented lines and of blocks for a shell, each once, named by its page. Those
+    of the docs are slow."""
     cases = {}
     for page in PAGES:
         text = page.read_text().replace("\\\n", " ")
@@ -44,7 +45,8 @@ def commands() -> list:
             is_command = words[0] in ("posfuse", "make", "python", "docker", "pip", "ray")
             if is_command and not any(known in " ".join(words) for known in ELSEWHERE):
                 name = f"{page.relative_to(TOP)}: {' '.join(words)}"
-                cases.setdefault(tuple(words), pytest.param(page, words, id=name))
+                marks = [] if page == PAGES[0] else [pytest.mark.slow]
+                cases.setdefault(tuple(words), pytest.param(page, words, id=name, marks=marks))
     return list(cases.values())
 
 

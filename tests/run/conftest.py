@@ -1,5 +1,6 @@
 """One trained run that many tests read, and posfuse train in this process. A test that changes a
-file of the run works on a copy."""
+file of the run works on a copy. Fixtures import what is slow: pytest's main process, which runs no
+test with -n, reads this file too."""
 
 import logging
 import sys
@@ -11,20 +12,23 @@ from hydra.core.singleton import Singleton
 
 from posfuse import cli
 from posfuse.process import signals
-from posfuse.train import train
-from small_runs import REFERENCE, small_config, write_corpus
 
 Result = namedtuple("Result", "code out err")
 
 
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory):
+    from small_runs import write_corpus
+
     return write_corpus(tmp_path_factory.mktemp("run") / "corpus")
 
 
 @pytest.fixture(scope="session")
 def reference(corpus, tmp_path_factory):
     """An uninterrupted run of the config REFERENCE: its folder and its record."""
+    from posfuse.train import train
+    from small_runs import REFERENCE, small_config
+
     folder = tmp_path_factory.mktemp("reference")
     return folder, train(small_config(corpus, *REFERENCE), folder)
 

@@ -4,8 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from small_runs import write_corpus
-
 HERE = Path(__file__).parent
 
 
@@ -17,4 +15,6 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory):
+    from small_runs import write_corpus  # slow: see tests/run/conftest.py
+
     return write_corpus(tmp_path_factory.mktemp("system") / "corpus")
