@@ -46,7 +46,7 @@ dashboard: .venv/installed ## compare a sweep in W&B: a workspace and a report
 calibrate: .venv/installed ## simulate sweeps with known effects: writes the tables of docs/error_rates.md
 	$(BIN)/python benchmarks/calibrate.py --write docs/error_rates.md
 
-bench: .venv/installed ## run the benchmarks without a current result and write docs/performance.md: make bench AGNEWS=FOLDER IMDB=FOLDER
+bench: .venv/installed ## run the benchmarks without a current result and update docs/performance.md: make bench AGNEWS=FOLDER IMDB=FOLDER
 	$(BIN)/python benchmarks/run.py $(FOLDERS)
 
 bench-gpu: .venv/installed ## the benchmarks for which a GPU matters, as make bench

@@ -1,4 +1,4 @@
-"""Write the tables of docs/performance.md from the stored results.
+"""Write docs/performance.md and the tables of docs/benchmarks.md from the stored results.
 
     python benchmarks/performance.py
 
@@ -6,13 +6,14 @@ A result is left out if the code that it measures has changed (measured_code.py)
 """
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import measured_code
 from store import RESULTS, SCRIPTS, Row
 
-PAGE = SCRIPTS.parent / "docs" / "performance.md"
+SUMMARY, TABLES = (SCRIPTS.parent / "docs" / name for name in ("performance.md", "benchmarks.md"))
 BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->"
 MOST_ROWS = 8  # a longer table is folded
 UNITS = {  # of bfloat16, in a CPU
@@ -22,6 +23,23 @@ UNITS = {  # of bfloat16, in a CPU
     "no-bf16": "without bfloat16 units",
 }
 Result = dict[str, Any]  # the content of a file, its `name` and whether it `is_current`
+PEERS, SPEEDS = ("Trainer", "loop"), ("exact", "fast")
+# The main figures of a benchmark: {number of the table|row|column}. A row is named by its first
+# column, or by its first two if two rows have the same first one.
+SENTENCES = {
+    "grid": "Two runs at once with one thread each: {0|2|ratio} times the runs per hour of one "
+    "run with two threads.",
+    "language_model": "A training step of a language model on bytes: {0|posfuse|× plain} the CPU "
+    "time of a plain loop; nanoGPT: {0|nanoGPT|× plain}.",
+    "long_documents": "A training step on a document of 4,096 tokens: {0|4,096 exact|step ms} ms "
+    "with speed=exact, {0|4,096 fast|step ms} ms with speed=fast.",
+    "operators": "Time of a training step, compared with addition: the scalar gate "
+    "{0|imdb, batch 8 gate_scalar|more than add, of add's step}, concatenation "
+    "{0|imdb, batch 8 concat|more than add, of add's step} (IMDB).",
+    "overhead": "A command with one run takes {0|a command with one run, logger=none|seconds} s "
+    "besides training, a further run {0|a further run in the process, logger=none|seconds} s. A "
+    "command skips 1,000 finished runs in {1|1,000|command CPU s} CPU s.",
+}
 
 
 def read(folder: Path, scripts: dict[str, Path], torch: str) -> list[Result]:
@@ -51,6 +69,53 @@ def tables(results: list[Result], scripts: dict[str, Path]) -> str:
             how = f"`python benchmarks/run.py --only {name}`"
             sections.append(f"{why if own else 'No result'}. Measure it: {how}\n")
     return "\n".join(sections)
+
+
+def summary(results: list[Result]) -> str:
+    """The main figures of the current results."""
+    current = [result for result in results if result["is_current"]]
+    parts = [rates(result) for result in current if result["name"] == "training"]
+    for result in current:
+        if sentence := SENTENCES.get(result["name"]):
+            parts.append(f"- {filled(sentence, result['tables'])} {source(result)}")
+    return "\n".join(parts) + "\n"
+
+
+def rates(result: Result) -> str:
+    """The ratios of training and evaluation to both alternatives, at both speeds."""
+    trainer, loop = map(cells, result["tables"][:2])
+    columns = ["settings", "tokens", "", *(f"× {o}: {s}" for o in PEERS for s in SPEEDS)]
+    rows: list[Row] = []
+    for phase in ("training", "evaluation"):
+        for name, row in trainer.items():
+            both = trainer[name], loop.get(name, {})
+            ratios = [own.get(f"{phase}: {speed}", "–") for own in both for speed in SPEEDS]
+            rows.append([name, row["tokens"], phase, *ratios])
+    return "\n".join([*markdown(columns, rows), "", source(result), ""])
+
+
+def filled(sentence: str, results: list[dict[str, Any]]) -> str:
+    """A sentence of SENTENCES with its figures; a dash for one that was not measured."""
+
+    def figure(place: re.Match[str]) -> str:
+        row = cells(results[int(place[1])]).get(place[2], {})
+        return row.get(place[3], "–")
+
+    return re.sub(r"\{(\d)\|(.+?)\|(.+?)\}", figure, sentence)
+
+
+def cells(table: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """The cells of a table by row and column."""
+    rows = [[*map(shown, row)] for row in table["rows"]]
+    is_unique = len({row[0] for row in rows}) == len(rows)
+    names = [row[0] if is_unique else f"{row[0]} {row[1]}" for row in rows]
+    named = (dict(zip(table["columns"], row, strict=True)) for row in rows)
+    return dict(zip(names, named, strict=True))
+
+
+def source(result: Result) -> str:
+    """Where a result was measured, with a link to its tables."""
+    return f"([{result['name']}](benchmarks.md#{result['name']}): {measured_on(result)})"
 
 
 def section(result: Result) -> str:
@@ -98,17 +163,20 @@ def shown(value: str | float) -> str:
     return f"{value:#.3g}".rstrip(".")
 
 
-def current_page(torch: str) -> str:
-    """The page of the stored results; `torch` is a minor version."""
+def current_pages(torch: str) -> dict[Path, str]:
+    """Both pages with the stored results; `torch` is a minor version."""
     scripts = measured_code.benchmarks(SCRIPTS)
-    written = tables(read(RESULTS, scripts, torch), scripts)
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    return f"{before}{BEGIN}\n{written}\n{END}{rest.partition(END)[2]}"
+    results, pages = read(RESULTS, scripts, torch), {}
+    for page, written in ((SUMMARY, summary(results)), (TABLES, tables(results, scripts))):
+        before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+        pages[page] = f"{before}{BEGIN}\n{written}\n{END}{rest.partition(END)[2]}"
+    return pages
 
 
 def main() -> None:
-    PAGE.write_text(current_page(measured_code.installed_torch()), encoding="utf-8")
-    print("wrote docs/performance.md")
+    for page, text in current_pages(measured_code.installed_torch()).items():
+        page.write_text(text, encoding="utf-8")
+        print(f"wrote docs/{page.name}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""docs/performance.md, as the stored results make it."""
+"""docs/performance.md and docs/benchmarks.md, as the stored results make them."""
 
 import re
 
@@ -13,11 +13,35 @@ TORCH = measured_code.minor(re.search(r"^torch==(\S+)$", CONSTRAINTS, re.MULTILI
 
 
 SCRIPTS = measured_code.benchmarks(store.SCRIPTS)
+PHASES = ("training", "evaluation")
 
 
-def test_the_page_shows_the_current_results_of_this_code():
-    stale = "docs/performance.md is not up to date; run python benchmarks/performance.py"
-    assert performance.PAGE.read_text() == performance.current_page(TORCH), stale
+def test_the_pages_show_the_current_results_of_this_code():
+    stale = "is not up to date; run python benchmarks/performance.py"
+    for page, text in performance.current_pages(TORCH).items():
+        assert page.read_text() == text, f"{page} {stale}"
+
+
+def test_the_summary_has_the_figures_of_current_results_and_their_source():
+    machine = {"cpu": "Intel Xeon", "bf16": "amx", "cores": 2, "gpu": None}
+    at = {"machine": machine, "commit": "0123456789" * 4, "date": "2026-11-22", "is_current": True}
+    columns = ["settings", "tokens", *(f"{p}: {s}" for p in PHASES for s in performance.SPEEDS)]
+    sides = [{"columns": columns, "rows": [["imdb", 223, *row]]} for row in ("abcd", "efgh")]
+    runs = {"columns": ["runs at once", "ratio"], "rows": [[1, 1.0], [2, 1.44]]}
+    stale = {**at, "name": "overhead", "is_current": False}
+    results = [
+        {**at, "name": "training", "tables": sides},
+        {**at, "name": "grid", "tables": [runs]},
+    ]
+    text = performance.summary([*results, stale])
+    assert (
+        "| imdb | 223 | training | a | b | e | f |\n| imdb | 223 | evaluation | c | d | g | h |"
+        in text
+    )
+    source = "Intel Xeon with AMX, 2 cores; 2026-11-22, commit 0123456789)"
+    assert "1.44 times the runs per hour of one run with two threads. ([grid](" in text
+    assert text.count(source) == 2
+    assert "overhead" not in text
 
 
 def test_a_stale_result_is_left_out_with_the_command_that_measures_it():
