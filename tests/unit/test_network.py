@@ -1,5 +1,7 @@
 """The whole network, and the meaning of paired seeds."""
 
+from shutil import which
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -74,6 +76,27 @@ def test_on_a_gpu_a_step_compiles_to_one_graph_for_every_length(
         for lengths in ([9, 9, 3], [10, 2]):  # at max_len torch may compile once more
             given = batch(lengths).to("meta")
             assert network(given.ids, given.lengths).shape == (len(lengths), C)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not which("g++"), reason="torch.compile needs a C++ compiler")
+def test_a_compiled_network_equals_the_plain_one() -> None:
+    """In evaluation, and in training without dropout, whose masks a compiled graph draws
+    differently."""
+    torch.compiler.reset()
+    plain, compiled = (make_network("gate_cnn", "alibi", dropout=0.0) for _ in range(2))
+    for block in (*plain.encoder.blocks, *compiled.encoder.blocks):
+        block.attention.dropout = block.dropout.p = 0.0
+    compiled.compile(dynamic=True)
+    for lengths in ([7, 4], [9, 9, 3]):
+        given = batch(lengths)
+        for is_training in (False, True):
+            logits = [n.train(is_training)(given.ids, given.lengths) for n in (compiled, plain)]
+            torch.testing.assert_close(*logits)
+            for one in logits:
+                F.cross_entropy(one, given.labels).backward()
+    for one, other in zip(compiled.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad)
 
 
 @every_pair
