@@ -1,5 +1,6 @@
 """Hydra's sweeper with checks of the sweep. Hydra finds plugins only in this package."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,7 @@ from posfuse.sweeps.launching import composed_config
 from posfuse.sweeps.skipping import finished
 from posfuse.sweeps.status import every_minute
 
+SEED = re.compile(r"seed=\d+")
 ONE = {"output_dir": "folder", "sweep_id": "folder", "experiment": "experiment"}
 
 
@@ -169,12 +171,14 @@ class PosfuseSweeper(BasicSweeper):
             state.cfg = before
 
     def validate_batch_is_legal(self, batch: Sequence[Sequence[str]]) -> None:
-        """Compose one job for each override. Raises InputError if a run's folder would differ from
-        the one that posfuse status and the report compute from the command."""
+        """Compose one job for each override, but for at most two seeds, which show whether a folder
+        depends on the seed. Raises InputError if a run's folder would differ from the one that
+        posfuse status and the report compute from the command."""
         for overrides in map(list, batch):
-            if self.seen.issuperset(overrides):
+            new, n = set(overrides) - self.seen, len([*filter(SEED.fullmatch, self.seen)])
+            if all(n > 1 and SEED.fullmatch(override) for override in new):
                 continue
-            self.seen.update(overrides)
+            self.seen |= new
             with self._compose(overrides) as job:
                 self.place = self.place or job.hydra.sweep.dir
                 if (own := job.hydra.sweep.dir) != self.place:

@@ -257,7 +257,19 @@ def test_runs_of_one_sweep_in_several_folders_are_refused(composed, tmp_path):
     message = refusal(swept, composed, tmp_path / "s_add", "PosfuseSweeper", own)
     assert message.startswith("sweep_id: a sweep has one folder, but runs of this one are in ")
     assert f"{tmp_path}/s_add and {tmp_path}/s_concat; give" in message
+    own = ["seed=range(9)", "sweep_id=s_${seed}", f"output_dir={tmp_path}"]
+    message = refusal(swept, composed, tmp_path / "s_0", "PosfuseSweeper", own)
+    assert f"{tmp_path}/s_0 and {tmp_path}/s_1; give" in message
     assert not list(tmp_path.iterdir())
+
+
+def test_a_further_seed_is_not_composed_before_the_sweep(composed, tmp_path, monkeypatch):
+    module, places = sweepers()["PosfuseSweeper"].check.__globals__, []
+    monkeypatch.setitem(module, "check_place", lambda job, folder: places.append(folder))
+    own = [f"output_dir={tmp_path}", "sweep_id=mine", "fusion=add,concat", "seed=range(50)"]
+    assert len(swept(composed, tmp_path / "mine", "PosfuseSweeper", own)) == 100
+    cells = [f"bbc_lead_paragraph/sinusoidal/{name}/seed=" for name in ("add", "concat")]
+    assert places == [f"{cells[0]}0", f"{cells[0]}1", f"{cells[1]}0"]
 
 
 def test_a_command_that_ends_while_it_writes_multirun_yaml_leaves_the_file_of_the_last_one(

@@ -86,19 +86,23 @@ def settings(cfg: Config) -> dict[str, Any]:
 
     A key of LATER_KEYS is left out at its value there, so that earlier runs keep their fingerprint.
     """
+    every = flatten(asdict(cfg))
     flat = {
         key: value
-        for key, value in flatten(asdict(cfg)).items()
+        for key, value in every.items()
         if not is_neutral(key) and not (key in LATER_KEYS and value == LATER_KEYS[key])
     }
     if cfg.data.path is not None:
         flat = {k: v for k, v in flat.items() if not k.startswith("data.corpus")}
-    return flat | {key: CONTENTS[key](path, cfg) for key, path in files_of(cfg).items()}
+    return flat | {key: CONTENTS[key](path, cfg) for key, path in _files_in(every, cfg).items()}
 
 
 def files_of(cfg: Config) -> dict[str, str]:
     """The keys of CONTENTS that name files in this config, with their paths."""
-    flat = flatten(asdict(cfg))
+    return _files_in(flatten(asdict(cfg)), cfg)
+
+
+def _files_in(flat: dict[str, Any], cfg: Config) -> dict[str, str]:
     given = {key: flat[key] for key in CONTENTS if flat.get(key) is not None}
     is_read = cfg.data.path is None and flat.get("data.corpus._target_") == HUB
     if HUB_ID in given and not (is_read and _is_folder(Path(given[HUB_ID]))):

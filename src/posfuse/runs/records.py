@@ -138,7 +138,8 @@ def finished_record(folder: Path, cfg: Config) -> Record | None:
     if record["fingerprint"] == fingerprint(cfg):
         if not is_complete(folder):
             return None
-        if record.get("code") in (None, own_code(cfg).get("code")):
+        code = record.get("code")
+        if code is None or code == own_code(cfg).get("code"):
             return record
         files = ", ".join(sorted(file.name for file in own_files(cfg)))
         texts = " or of earlier texts" * has_own_corpus(cfg)
