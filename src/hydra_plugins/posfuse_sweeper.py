@@ -19,7 +19,7 @@ from posfuse.process.arguments import refuse_twice
 from posfuse.runs import records
 from posfuse.runs.composing import Composer
 from posfuse.runs.folders import folder_of, folders_of, other_overrides, sweep_folder
-from posfuse.runs.multirun import MOST_RUNS, with_arm, write_multirun
+from posfuse.runs.multirun import MOST_RUNS, multirun_of, with_arm, write_multirun
 from posfuse.sweeps.failures import FAIL_FAST, say
 from posfuse.sweeps.launching import composed_config
 from posfuse.sweeps.skipping import finished
@@ -87,7 +87,7 @@ class PosfuseSweeper(BasicSweeper):
         (jobs,) = self.split_arguments(parser.parse_overrides(listed), None)
         self.check(jobs)
         write_multirun(self.config)
-        common = set.intersection(*map(set, jobs))
+        common = multirun_of(self.config).common
         self.watch(lambda: self.scores(jobs, common), len(jobs), "run")
 
     def parse(self, arguments: list[str]) -> list[Override]:

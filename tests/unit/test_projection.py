@@ -2,6 +2,9 @@
 
 import os
 
+import pytest
+
+from posfuse.runs.multirun import read_multirun
 from posfuse.runs.records import Diagnostic
 from posfuse.tracking.places import PLACES, prepare
 from posfuse.tracking.projection import STEP, Cell, config, display_name, rows, run_id, short_name
@@ -31,6 +34,23 @@ def test_a_name_shows_what_varies_in_the_sweep(tmp_path):
     tasks = ["data=tiny", "encoding=learned", "fusion=gate_scalar", "data.limit=9", "seed=5"]
     ask(tmp_path, None, [*tasks, "model.token_scale=1,2"])
     assert display_name(own, folder) == "gate_scalar token_scale=1 s5"
+    # The folder's name is too long to contain the values that vary.
+    tasks += [f"data.splits.{name}=a_long_name_of_a_split" for name in ("train", "test")]
+    ask(tmp_path, None, [*tasks, "model.token_scale=1,2"])
+    for folder_of_run, scale in zip(read_multirun(tmp_path).folders, (1, 2), strict=True):
+        assert "token_scale" not in folder_of_run
+        cut = identity(fusion="gate_scalar", variant=folder_of_run.split("/")[-2])
+        assert display_name(cut, tmp_path / folder_of_run) == f"gate_scalar token_scale={scale} s5"
+
+
+@pytest.mark.parametrize("n_trials", [None, 4])
+def test_the_values_of_a_trial_are_in_its_name(n_trials, tmp_path):
+    """Also if it is the only trial so far: of a search, or of a study with tuning.method=tpe."""
+    search = {} if n_trials is None else {"n_trials": n_trials}
+    arms = {"t00": ["fusion=add", "optim.lr=0.01"]}
+    ask(tmp_path, {"arm": "t00"}, ["data=tiny", "encoding=learned", "seed=5"], arms=arms, **search)
+    folder = tmp_path / "tiny" / "learned" / "add" / "optim.lr=0.01" / "seed=5"
+    assert display_name(identity(variant="optim.lr=0.01"), folder) == "add lr=0.01 s5"
     other = identity(fusion="gate_scalar", variant="model.token_scale=3")
     assert display_name(other, folder.with_name("seed=6")) == (
         "tiny learned gate_scalar token_scale=3 s5"

@@ -27,8 +27,9 @@ class Multirun:
     """The runs of a command; without its multirun.yaml there are none."""
 
     folders: list[str] = field(default_factory=list)  # of the runs, in the sweep's folder
+    overrides: list[list[str]] = field(default_factory=list)  # of the runs
     to_come: int = 0  # runs of trials that a search has not proposed yet
-    common: set[str] = field(default_factory=set)  # overrides of all runs, except searched ones
+    common: set[str] = field(default_factory=set)  # overrides that do not vary; none of an arm's
     primary: tuple[str, ...] = ()  # the operators in sweep.primary
     config: Any = None  # the composed config
 
@@ -65,11 +66,11 @@ def multirun_of(config: Any) -> Multirun:
     jobs = [with_arm(list(job), arms) for job in product(*choices)]
     trials = values.get("arm", [])
     left = max(0, int(sweeper.get("n_trials") or 0) - len(trials))
-    fixed = {choice[0] for choice in choices if len(choice) == 1}
     return Multirun(
         folders_of(jobs, config),
+        jobs,
         min(left * n // len(trials), MOST_RUNS) if trials else 0,
-        fixed if "n_trials" in sweeper or not jobs else set.intersection(*map(set, jobs)),
+        {choice[0] for choice in choices if len(choice) == 1},
         tuple(map(str, (config.get("sweep") or {}).get("primary") or ())),
         config,
     )
@@ -110,13 +111,15 @@ def with_arm(overrides: list[str], arms: Mapping[str, list[str]]) -> list[str]:
     return own
 
 
-def asked_beside(folder: Path) -> list[Path] | None:
-    """The folders of all runs of the sweep's last command, relative to the sweep's folder; empty if
-    the command did not ask for this run, None if the folder is in no sweep."""
+def asked_beside(folder: Path) -> tuple[Multirun, list[str]] | None:
+    """The runs of the sweep's last command, and the overrides of the run in this folder. No runs if
+    the command did not ask for this one; None if the folder is in no sweep."""
     for sweep in folder.parents:
         if (sweep / MULTIRUN).exists():
-            asked = [*map(Path, read_multirun(sweep).folders)]
-            return asked if folder.relative_to(sweep) in asked else []
+            asked, place = read_multirun(sweep), folder.relative_to(sweep).as_posix()
+            if place not in asked.folders:
+                return Multirun(), []
+            return asked, asked.overrides[asked.folders.index(place)]
     return None
 
 
@@ -127,7 +130,7 @@ def check_is_current(folder: Path) -> None:
     A later command of the sweep that does not ask for this folder does not matter.
     """
     failure = read_failure(folder)
-    if failure and failure["kind"] == Conflict.kind and asked_beside(folder) != []:
+    if failure and failure["kind"] == Conflict.kind and asked_beside(folder) != (Multirun(), []):
         raise InputError(
             f"{folder}: left out, because the last command asked for another run here: "
             f"{failure['message']}"

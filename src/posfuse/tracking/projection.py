@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from posfuse.config import LoggerConfig
 from posfuse.runs import records
-from posfuse.runs.folders import AXES
-from posfuse.runs.multirun import asked_beside
+from posfuse.runs.folders import AXES, other_overrides
+from posfuse.runs.multirun import Multirun, asked_beside
 from posfuse.runs.records import Diagnostic
 from posfuse.tracking.places import project_of
 
@@ -106,13 +106,16 @@ def config(identity: records.Record) -> dict[str, Any]:
 def display_name(identity: records.Record, folder: Path) -> str:
     """The settings that vary in the run's sweep, and the seed: "gate_scalar token_scale=1 s0"."""
     names = [identity[axis] for axis in AXES]
-    beside = asked_beside(folder) or []
-    asked = [{*path.parts[:-2], *path.parts[-2].split("__")} for path in beside]
-    same = set.intersection(*asked) - {identity["fusion"]} if asked else set()
-    shown = [part for part in (*names, *identity["variant"].split("__")) if part not in same]
-    keys = [part.rpartition("=") for part in shown if part]
+    sweep, own = asked_beside(folder) or (Multirun(), [])
+    varied = [o.lstrip("+~") for o in other_overrides(own) if o not in sweep.common]
+    if not sweep.folders:
+        varied = list(filter(None, identity["variant"].split("__")))
+    cells = [set(path.split("/")[: len(AXES)]) for path in sweep.folders]
+    same = set.intersection(*cells) - {identity["fusion"]} if cells else set()
+    keys = [override.partition("=") for override in varied]
     short = [f"{key.rpartition('.')[2]}{equals}{value}" for key, equals, value in keys]
-    return short_name(" ".join([*short, f"s{identity['seed']}"]), 128)
+    shown = [name for name in names if name not in same]
+    return short_name(" ".join([*shown, *short, f"s{identity['seed']}"]), 128)
 
 
 def start(
