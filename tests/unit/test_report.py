@@ -285,6 +285,17 @@ def test_a_renamed_sweep_lacks_the_same_runs(whole, tmp_path):
         assert failures(folder, runs) == ["not done: 1 failed", f"{folder / name}: no luck"]
 
 
+def test_failures_of_another_sweep_are_not_those_of_a_sweep_with_the_name_of_its_corpus(tmp_path):
+    write_sweep(tmp_path / "tiny", {"add": [0.5]})
+    for sweep, variant in (("tiny", ""), ("tiny", "a=1"), ("other", ""), ("other", "a=1")):
+        run = tmp_path / sweep / "tiny" / "sinusoidal" / "concat" / variant / "seed=1"
+        run.mkdir(parents=True)
+        write_failure(run, "failed", sweep)
+    count, *lines = failures(tmp_path, collect(tmp_path)[0])
+    assert count == "not done: 2 failed"
+    assert [line.rpartition(": ")[2] for line in lines] == ["tiny", "tiny"]
+
+
 def test_a_run_links_to_its_folder_if_the_page_lies_in_the_sweep(tmp_path):
     folder = tmp_path / "sweep/tiny/a b/seed=1"
     row = {"seed": 1, "folder": str(folder), "best_evaluation": 2, "evaluations": 3.0}

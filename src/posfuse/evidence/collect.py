@@ -11,7 +11,7 @@ import pandas as pd
 from posfuse.errors import AlreadyRunning, InputError
 from posfuse.evidence.metric import Metric
 from posfuse.evidence.rows import row_of
-from posfuse.runs.folders import lies_in, results_in
+from posfuse.runs.folders import AXES, lies_in, results_in
 from posfuse.runs.identity import EARLIER
 from posfuse.runs.multirun import MULTIRUN, check_is_current, has_result, read_multirun
 from posfuse.runs.records import CLASSES, failures_in
@@ -258,13 +258,19 @@ def failures(folder: str | Path, runs: pd.DataFrame) -> list[str]:
         (r, f)
         for r, f in failures_in(Path(folder))
         if f["kind"] != AlreadyRunning.kind  # listed as missing
-        and (Path(folder, MULTIRUN).exists() or sweeps & set(r.resolve().parts))
+        and (Path(folder, MULTIRUN).exists() or _sweep_of(r) in sweeps)
     ]
     kinds = Counter("refused" if f["kind"] == "config" else f["kind"] for _, f in unfinished)
     count = (
         [f"not done: {', '.join(f'{n} {kind}' for kind, n in kinds.items())}"] if unfinished else []
     )
     return [*count, *(f"{run}: {failure['message']}" for run, failure in unfinished)]
+
+
+def _sweep_of(run: Path) -> str:
+    """The name of a run's sweep: the part before data/encoding/fusion[/other overrides]/seed=n."""
+    *parts, last, _ = run.resolve().parts
+    return parts[-len(AXES) - ("=" in last)] if len(parts) > len(AXES) else ""
 
 
 def plan_status(folder: str | Path, sweep_id: str) -> str:
