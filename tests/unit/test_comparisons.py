@@ -139,6 +139,21 @@ def test_a_cell_of_other_settings_is_not_compared_and_the_key_is_named(
     assert f"because its settings differ from add's: {difference}" in note
 
 
+def test_settings_that_vary_are_shown_in_place_of_a_name_that_was_cut(tmp_path):
+    for layers, digest in ((1, "49e653d6"), (2, "7cff40c7")):
+        settings = {"data.labels": "topic", "model.n_layers": layers}
+        own = {"settings": settings, "variant": f"data.labels=topic__data.split-{digest}"}
+        write_sweep(tmp_path / "sweep", {"add": [0.5], "concat": [0.6]}, **own)
+    runs, _ = collect(tmp_path)
+    assert set(runs["variant"]) == {"model.n_layers=1", "model.n_layers=2"}
+    layers = runs["settings.model.n_layers"].astype(str)
+    assert (runs["variant"] == "model.n_layers=" + layers).all()
+    # An option of an operator does not tell the variants apart, so they keep their names.
+    own = {"settings": {**settings, "fusion.half_width": 4}, "variant": "data.labels-0123abcd"}
+    write_sweep(tmp_path / "sweep", {"concat": [0.7]}, **own)
+    assert "data.labels-0123abcd" in set(collect(tmp_path)[0]["variant"])
+
+
 def test_a_variant_and_an_encoding_pair_with_their_own_baseline(tmp_path):
     scale = {"settings": {"model.token_scale": 1.0}, "variant": "model.token_scale=1"}
     write_sweep(tmp_path, {"add": [0.5, 0.6], "concat": [0.51, 0.63]})

@@ -18,6 +18,7 @@ from posfuse.runs.records import CLASSES, failures_in
 
 CELL = ["data", "encoding", "fusion", "variant"]
 GROUP = [axis for axis in CELL if axis != "fusion"]  # equal for compared operators
+CUT_NAME = r".*-[0-9a-f]{8}"  # of a folder, from `run_folder`
 # Overrides that set a default; a run with them is not a variant.
 DEFAULTS = ("model.token_scale=sqrt_d", "seeds=together")
 
@@ -54,6 +55,7 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
         raise InputError(f"{root}: no finished runs{why}; run posfuse train -m first")
     runs = pd.DataFrame(rows)
     in_place = _in_place(runs)
+    runs["variant"] = _readable(runs)
     runs["variant"] = _without_defaults(runs)
     tokens = runs["mean_tokens.train"]
     same = [runs[name] for name in ("sweep_id", "data", "variant")]
@@ -74,6 +76,22 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
     if whole.empty:
         raise InputError(problems[-1])
     return whole.reset_index(drop=True), problems
+
+
+def _readable(runs: pd.DataFrame) -> "pd.Series[str]":
+    """The variants. Of a sweep with long ones, whose folders have cut names, they are the settings
+    that vary; the names are kept if these do not tell the variants apart."""
+    names = runs["variant"].copy()
+    for _, sweep in runs.groupby("sweep_id", sort=False):
+        columns = settings_columns(sweep, "fusion.")
+        labels = varying(sweep, ["data", "encoding"], columns).str.replace(" ", "__")
+        is_cut = sweep["variant"].str.fullmatch(CUT_NAME)
+        both = pd.DataFrame({**sweep[["data", "encoding", "variant"]], "label": labels})[is_cut]
+        both = both.drop_duplicates()
+        is_apart = not both.duplicated(["data", "encoding", "label"]).any()
+        if is_apart and len(both) == len(both.drop_duplicates(["data", "encoding", "variant"])):
+            names.update(labels[is_cut & (labels != "")])
+    return names
 
 
 def _without_defaults(runs: pd.DataFrame) -> "pd.Series[str]":
