@@ -247,7 +247,7 @@ def test_a_margin_is_kept_for_a_metric_of_the_same_unit():
 
 
 def test_no_difference_has_no_minus():
-    assert ACCURACY.signed(-0.0) == "+0.00"
+    assert ACCURACY.signed(-0.0) == ACCURACY.signed(-0.004) == "+0.00"
     assert size_text(0.0, -1.0, 1.0, 1, direction=-1) == "0.0 (-1.0 to 1.0)"
 
 

@@ -113,7 +113,7 @@ class Metric:
 
     def number(self, value: float, sign: str = "") -> str:
         """A value or a difference (sign="+") as text."""
-        return f"{value + 0.0:{sign}.{self.digits}f}"  # adding 0.0 makes -0.0 positive
+        return f"{value:{sign}z.{self.digits}f}"  # z: no -0.00
 
     @property
     def signed(self) -> partial[str]:

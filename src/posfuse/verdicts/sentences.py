@@ -51,7 +51,7 @@ def size_text(
     sign, plus = direction or 1, "" if direction else "+"
     low, high = sorted((sign * low, sign * high))
     ends = f" ({of}{low:{plus}.{digits}f} to {high:{plus}.{digits}f})"
-    return f"{sign * mean + 0.0:{plus}.{digits}f}{unit}{'' if math.isnan(low) else ends}"
+    return f"{sign * mean:{plus}z.{digits}f}{unit}{'' if math.isnan(low) else ends}"
 
 
 def to_settle(as_measured: float, at_zero: float, units: str = "seeds") -> str:

@@ -42,7 +42,7 @@ def label(row: Mapping[Any, Any], names: Iterable[str] = CELL[:-1]) -> str:
 
 def numbers(row: Row, digits: int = 2) -> str:
     ends = f" [{row['low']:.{digits}f}, {row['high']:.{digits}f}]"
-    return f"{row['mean']:+.{digits}f}{'' if np.isnan(row['low']) else ends} n={row['n']}"
+    return f"{row['mean']:+z.{digits}f}{'' if np.isnan(row['low']) else ends} n={row['n']}"
 
 
 def name_operators(axes: Sequence[Axes], fusions: Sequence[str]) -> None:
