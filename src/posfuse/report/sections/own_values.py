@@ -127,6 +127,7 @@ def by_value_table(own_best: OwnBest, criteria: Criteria) -> Table:
             named = [at_value[label].iloc[0] for label in labels]
             rows.append([*named, *by_fusion(at_value, fusions, write)])
     edges = any(cells[f"{key}_edge"].any() for key in keys)
+    at_edge = f"{EDGE} this best value is at the end of the tried ones. "
     scale = (
         f"Embeddings are multiplied by {KEYS['scale']} before fusion. A learned scale starts at "
         "the paper's, sqrt_d, and counts as that value."
@@ -134,9 +135,9 @@ def by_value_table(own_best: OwnBest, criteria: Criteria) -> Table:
     return Table(
         f"by_{'_'.join(keys)}",
         f"By {'token ' if 'scale' in keys else ''}{_words(keys)}",
-        f"Test {metric.level}: mean ± standard deviation over seeds, number of seeds in brackets. "
-        f"{MARK} the operator's {metric.best} mean validation {metric.title} "
-        f"({chosen_by(own_best.best, criteria)}). {AT_EDGE if edges else ''}"
+        f"Test {metric.level} of each operator at each value, with its spread over seeds and the "
+        f"number of seeds. {MARK} the operator's {metric.best} mean validation {metric.title} "
+        f"({chosen_by(own_best.best, criteria)}). {at_edge if edges else ''}"
         f"{scale if 'scale' in keys else ''}".strip(),
         [*labels, *fusions],
         rows,
