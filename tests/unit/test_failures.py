@@ -68,6 +68,15 @@ def test_a_sweep_ends_as_its_new_failures_say(sweep, tmp_path):
     ]
 
 
+@pytest.mark.parametrize("is_of_study", [False, True])
+def test_a_sweep_says_what_to_type_next_but_not_within_a_study(is_of_study, sweep, capsys):
+    config, _ = sweep
+    ending = Ending(config.hydra.sweep.dir, is_of_study)
+    ending.on_multirun_start(config)
+    ending.on_multirun_end(config)
+    assert ("; next: posfuse report " in capsys.readouterr().out) == (not is_of_study)
+
+
 def test_a_sweep_does_not_report_the_failures_of_another_command_in_its_folder(
     sweep, tmp_path, capsys
 ):

@@ -109,7 +109,10 @@ class ArmSweep:
             "sweep_id": self.id,
             "output_dir": str(OUTPUT),
             **OmegaConf.to_container(settings),  # type: ignore[dict-item]
-            "hydra": {"sweeper": {"params": params, "arms": self.arms}},
+            "hydra": {
+                "sweeper": {"params": params, "arms": self.arms},
+                "callbacks": {"ending": {"is_of_study": True}},
+            },
         }
         text = "# @package _global_\n" + OmegaConf.to_yaml(OmegaConf.create(content))
         (conf / "experiment").mkdir(parents=True, exist_ok=True)

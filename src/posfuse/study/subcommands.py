@@ -160,7 +160,7 @@ def _status(name: str, study: Study, extra: list[str], again: str) -> None:
         _say(f"testing: {len(done)} of {len(wanted)} runs of the next look are done")
     _show_state(name, frozen, tested)
     if state.is_finished:
-        _say(f"results: {OUTPUT / name / 'report' / 'index.html'}")
+        _say(f"results: {OUTPUT / name / 'report' / 'index.html'}; next: open it in a browser")
     else:
         print(f"next: {again}", flush=True)
 

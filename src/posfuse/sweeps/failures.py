@@ -39,9 +39,11 @@ class Ending(Callback):
     """Ends a sweep with status 1 if a run failed, and raises Interrupted if one was interrupted.
     Otherwise it prints the folder of the results."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, is_of_study: bool = False) -> None:
         """`folder` is the sweep's folder. Hydra resolves it here, so an error in it ends the
-        command. Errors of the methods below are only logged."""
+        command. Errors of the methods below are only logged. A study shows the results of its
+        sweeps itself."""
+        self.is_of_study = is_of_study
 
     def __getstate__(self) -> dict[str, Any]:
         """Empty, because worker processes get a copy and do not need the state."""
@@ -69,7 +71,8 @@ class Ending(Callback):
         if new:
             raise signals.Interrupted(f"{len(new)} run(s) were interrupted")
         folder = config.hydra.sweep.dir
-        say(f"results: {folder}; next: {shlex.join(['posfuse', 'report', folder])}")
+        if not self.is_of_study:
+            say(f"results: {folder}; next: {shlex.join(['posfuse', 'report', folder])}")
 
 
 def message_of(error: Exception, folder: Path) -> str:
