@@ -59,9 +59,9 @@ COMMANDS = {
     ),
 }  # fmt: skip
 FIRST_HOUR = {
-    "posfuse study run demo": "96 runs with a verdict for each hypothesis, 6 minutes",
+    "posfuse study run demo": "96 runs and verdicts, 6 minutes",
     "posfuse train -m experiment=quickstart": "36 small models, 5 minutes",
-    "posfuse report multirun/quickstart": "their tables, tests, verdicts and figures",
+    "posfuse report multirun/quickstart": "their tables, tests and figures",
 }
 
 
