@@ -175,9 +175,17 @@ def test_test_documents_that_occur_in_train_are_counted(tmp_path) -> None:
         assert open_store(cfg, tmp_path / "cache").repeated == 3
     write_splits(tmp_path, test=test[2:4])
     assert open_store(cfg, tmp_path / "cache").repeated == 0
-    (tmp_path / "input.txt").write_text(PLAY + PLAY)  # lines of a text occur again and again
-    text = DataConfig("play", path=str(tmp_path / "input.txt"))
-    assert open_store(text, tmp_path / "cache", labelled=False).repeated == 0
+
+
+def test_lines_of_a_text_are_counted_only_if_all_of_them_occur_in_train(tmp_path) -> None:
+    """Some lines of a text occur again and again."""
+    cfg = DataConfig("play", path=str(tmp_path / "play"))
+    (tmp_path / "play").mkdir()
+    for test, share in ((f"{PLAY}A new line.\n", 0), (PLAY, 1)):
+        for split, text in {"train": PLAY, "validation": PLAY, "test": test}.items():
+            (tmp_path / "play" / f"{split}.txt").write_text(text)
+        store = open_store(cfg, tmp_path / "cache", labelled=False)
+        assert store.repeated == share * len(store.splits["test"].lengths)
 
 
 def test_repeated_documents_are_one_line() -> None:

@@ -223,11 +223,11 @@ def _texts(parts: dict[str, Split], names: Iterable[str], poll: Poll) -> Iterato
 
 
 def _repeated(parts: dict[str, Split], poll: Poll) -> int:
-    """The number of test documents whose text occurs in train; 0 for the lines of one text."""
-    if parts["train"].source.is_one_text:
-        return 0
+    """The number of test documents whose text occurs in train. For the lines of one text, of which
+    some are always equal, it is 0 unless all of them do."""
     known = set(map(hash, _texts(parts, ["train"], poll)))
-    return sum(hash(text) in known for text in parts["test"].texts())
+    occurs = [hash(text) in known for text in parts["test"].texts()]
+    return sum(occurs) if all(occurs) or not parts["train"].source.is_one_text else 0
 
 
 def _write_split(work: Path, split: str, part: Split, tokens: Tokens, poll: Poll) -> float:
