@@ -40,7 +40,9 @@ def page(tmp_path_factory):
     write_sweep(root, accuracies, data="wordy", tokens=80.0, label_names=labels, settings=task)
     labels = ["<b>", "</title><script>alert(2)</script>"]
     write_record(root, 0.5, "mlp", 0, parameters=25, label_names=labels, settings=task)
-    write_failure(root, "failed", NASTY)
+    failed = root / "tiny" / "sinusoidal" / "add" / "seed=9"
+    failed.mkdir()
+    write_failure(failed, "failed", NASTY)
     posfuse_report(root, draw=True)
     return root / "report" / "index.html"
 
