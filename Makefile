@@ -20,7 +20,7 @@ FOLDERS = $(if $(AGNEWS),--agnews "$(AGNEWS)") $(if $(IMDB),--imdb "$(IMDB)") \
 demo: .venv/installed ## a study of 96 runs (6 minutes on 2 idle cores) and its report
 	$(BIN)/posfuse study run demo
 
-test: lint ## style, types, unit tests, runs and a few smoke tests: about 7 minutes on 2 cores
+test: lint ## style, types, unit tests, runs and a few smoke tests: about 4 minutes on 2 cores
 	$(BIN)/python -m pytest -n 2
 
 test-all: .venv/installed ## every test; those that need SLURM, ray, a browser or LaTeX skip without
