@@ -9,7 +9,7 @@ NANOGPT ?=
 FOLDERS = $(if $(AGNEWS),--agnews "$(AGNEWS)") $(if $(IMDB),--imdb "$(IMDB)") \
   $(if $(ARXIV),--arxiv "$(ARXIV)") $(if $(NANOGPT),--nanogpt "$(NANOGPT)")
 
-.PHONY: demo test test-all chaos lint report sync dashboard calibrate bench bench-gpu slurm-test clean
+.PHONY: demo test default-tests test-all chaos lint report sync dashboard calibrate bench bench-gpu slurm-test clean
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "posfuse needs Python 3.11 or newer: make PYTHON=python3.11")'
@@ -20,7 +20,10 @@ FOLDERS = $(if $(AGNEWS),--agnews "$(AGNEWS)") $(if $(IMDB),--imdb "$(IMDB)") \
 demo: .venv/installed ## a study of 96 runs (6 minutes on 2 idle cores) and its report
 	$(BIN)/posfuse study run demo
 
-test: lint ## style, types, unit tests, runs and a few smoke tests: about 4 minutes on 2 cores
+test: .venv/installed ## style, types, unit tests, runs and a few smoke tests: about 4 minutes on 2 cores
+	$(MAKE) --no-print-directory -j 2 lint default-tests # mypy takes one core for 30 seconds
+
+default-tests: .venv/installed
 	$(BIN)/python -m pytest -n 2
 
 test-all: .venv/installed ## every test; those that need SLURM, ray, a browser or LaTeX skip without
