@@ -20,8 +20,9 @@ FOLDERS = $(if $(AGNEWS),--agnews "$(AGNEWS)") $(if $(IMDB),--imdb "$(IMDB)") \
 demo: .venv/installed ## a study of 96 runs (6 minutes on 2 idle cores) and its report
 	$(BIN)/posfuse study run demo
 
+# mypy takes one core for 30 seconds, so lint runs beside the tests.
 test: .venv/installed ## style, types, unit tests, runs and a few smoke tests: about 4 minutes on 2 cores
-	$(MAKE) --no-print-directory -j 2 lint default-tests # mypy takes one core for 30 seconds
+	$(MAKE) --no-print-directory -j 2 lint default-tests
 
 default-tests: .venv/installed
 	$(BIN)/python -m pytest -n 2
