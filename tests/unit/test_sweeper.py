@@ -16,7 +16,7 @@ from hydra.types import HydraContext
 from omegaconf import OmegaConf
 
 from posfuse.config import CONF_DIR
-from posfuse.runs.multirun import MULTIRUN, asked_beside, read_multirun
+from posfuse.runs.multirun import MULTIRUN, read_multirun, sweep_of
 from refusals import refusal
 
 
@@ -225,8 +225,9 @@ def test_readers_know_the_last_of_two_commands_within_a_tick_of_the_clock(sweep,
     for seed in (1, 2):
         (folder,) = sweep(f"seed={seed}")
         os.utime(tmp_path / "mine" / MULTIRUN, (0, 0))
-        asked, own = asked_beside(tmp_path / "mine" / folder)
-        assert (asked.folders, own[0]) == ([folder], f"seed={seed}")
+        asked, place = sweep_of(tmp_path / "mine" / folder)
+        assert asked.folders == [place] == [folder]
+        assert asked.overrides[0][0] == f"seed={seed}"
 
 
 def test_readers_know_the_folder_of_a_value_that_refers_to_another_key(sweep):

@@ -79,8 +79,8 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
 
 
 def _readable(runs: pd.DataFrame) -> "pd.Series[str]":
-    """The variants. Of a sweep with long ones, whose folders have cut names, they are the settings
-    that vary; the names are kept if these do not tell the variants apart."""
+    """The variants, with the settings that vary in place of a name that is cut. A sweep keeps its
+    names if two of its variants would have equal settings."""
     names = runs["variant"].copy()
     for _, sweep in runs.groupby("sweep_id", sort=False):
         columns = settings_columns(sweep, "fusion.")

@@ -111,15 +111,12 @@ def with_arm(overrides: list[str], arms: Mapping[str, list[str]]) -> list[str]:
     return own
 
 
-def asked_beside(folder: Path) -> tuple[Multirun, list[str]] | None:
-    """The runs of the sweep's last command, and the overrides of the run in this folder. No runs if
-    the command did not ask for this one; None if the folder is in no sweep."""
+def sweep_of(folder: Path) -> tuple[Multirun, str] | None:
+    """The runs of the last command of the sweep that contains a run's folder, and the folder's path
+    in the sweep; None if the folder is in no sweep."""
     for sweep in folder.parents:
         if (sweep / MULTIRUN).exists():
-            asked, place = read_multirun(sweep), folder.relative_to(sweep).as_posix()
-            if place not in asked.folders:
-                return Multirun(), []
-            return asked, asked.overrides[asked.folders.index(place)]
+            return read_multirun(sweep), folder.relative_to(sweep).as_posix()
     return None
 
 
@@ -130,7 +127,10 @@ def check_is_current(folder: Path) -> None:
     A later command of the sweep that does not ask for this folder does not matter.
     """
     failure = read_failure(folder)
-    if failure and failure["kind"] == Conflict.kind and asked_beside(folder) != (Multirun(), []):
+    if failure is None or failure["kind"] != Conflict.kind:
+        return
+    sweep = sweep_of(folder)
+    if sweep is None or sweep[1] in sweep[0].folders:
         raise InputError(
             f"{folder}: left out, because the last command asked for another run here: "
             f"{failure['message']}"

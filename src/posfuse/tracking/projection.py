@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from posfuse.config import LoggerConfig
 from posfuse.runs import records
 from posfuse.runs.folders import AXES, other_overrides
-from posfuse.runs.multirun import Multirun, asked_beside
+from posfuse.runs.multirun import Multirun, sweep_of
 from posfuse.runs.records import Diagnostic
 from posfuse.tracking.places import project_of
 
@@ -106,12 +106,13 @@ def config(identity: records.Record) -> dict[str, Any]:
 def display_name(identity: records.Record, folder: Path) -> str:
     """The settings that vary in the run's sweep, and the seed: "gate_scalar token_scale=1 s0"."""
     names = [identity[axis] for axis in AXES]
-    sweep, own = asked_beside(folder) or (Multirun(), [])
-    varied = [o.lstrip("+~") for o in other_overrides(own) if o not in sweep.common]
-    if not sweep.folders:
-        varied = list(filter(None, identity["variant"].split("__")))
-    cells = [set(path.split("/")[: len(AXES)]) for path in sweep.folders]
-    same = set.intersection(*cells) - {identity["fusion"]} if cells else set()
+    varied, same = list(filter(None, identity["variant"].split("__"))), set()
+    sweep, place = sweep_of(folder) or (Multirun(), "")
+    if place in sweep.folders:
+        own = sweep.overrides[sweep.folders.index(place)]
+        varied = [o.lstrip("+~") for o in other_overrides(own) if o not in sweep.common]
+        cells = (set(path.split("/")[: len(AXES)]) for path in sweep.folders)
+        same = set.intersection(*cells) - {identity["fusion"]}
     keys = [override.partition("=") for override in varied]
     short = [f"{key.rpartition('.')[2]}{equals}{value}" for key, equals, value in keys]
     shown = [name for name in names if name not in same]
