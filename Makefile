@@ -1,4 +1,4 @@
-# make demo | test | test-all | chaos | lint | report | sync | dashboard | calibrate | bench | bench-gpu | slurm-test | clean
+# make demo | test | default-tests | test-all | chaos | lint | report | sync | dashboard | calibrate | bench | bench-gpu | slurm-test | clean
 PYTHON ?= python3
 BIN := .venv/bin
 SWEEP ?= multirun/quickstart
@@ -24,7 +24,7 @@ demo: .venv/installed ## a study of 96 runs (6 minutes on 2 idle cores) and its 
 test: .venv/installed ## style, types, unit tests, runs and a few smoke tests: about 4 minutes on 2 cores
 	$(MAKE) --no-print-directory -j 2 lint default-tests
 
-default-tests: .venv/installed
+default-tests: .venv/installed ## the tests of make test, without style and types
 	$(BIN)/python -m pytest -n 2
 
 test-all: .venv/installed ## every test; those that need SLURM, ray, a browser or LaTeX skip without

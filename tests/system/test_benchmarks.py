@@ -19,7 +19,6 @@ import generated_texts
 import harness
 import language_model
 import long_documents
-import measured_code
 import operators
 import plain
 import plain_language_model
@@ -175,21 +174,6 @@ def test_generated_texts_have_the_lengths_of_the_corpus(tmp_path, monkeypatch, n
     assert (len(train), len(test)) == (200, 50)
     assert set(train["label"]) == set(range(classes))
     assert generated_texts.folder_of(name, tmp_path, tmp_path) == tmp_path
-
-
-def test_commands_in_the_documents_exist():
-    makefile = (ROOT / "Makefile").read_text()
-    targets = set(re.findall(r"^([\w-]+):", makefile, re.MULTILINE))
-    (first,) = re.findall(r"^# make (.*)$", makefile, re.MULTILINE)
-    assert set(first.split(" | ")) == targets
-    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")):
-        text = page.read_text()
-        assert set(re.findall(r"(?:^ {4}|`)make ([\w-]+)", text, re.MULTILINE)) <= targets
-    scripts = measured_code.benchmarks(ROOT / "benchmarks")
-    for only in re.findall(r"run.py --only ([\w ]+)", makefile):
-        assert set(only.split()) <= scripts.keys()
-    for script in re.findall(r"benchmarks/\w+\.py", makefile):
-        assert (ROOT / script).exists()
 
 
 def plain_copy(ours, m):

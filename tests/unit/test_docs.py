@@ -14,6 +14,7 @@ import torch
 import yaml
 from scipy import stats
 
+import measured_code
 import posfuse
 from posfuse.config import CONF_DIR
 from posfuse.runs.checks import checked
@@ -194,3 +195,18 @@ def test_the_page_of_operators_lists_every_operator_and_encoding():
     text = (TOP / "docs" / "operators.md").read_text()
     for name in (*OPERATORS, *ENCODINGS):
         assert f"`{name}`" in text, name
+
+
+def test_the_makefile_lists_its_targets_and_the_docs_name_no_others():
+    makefile = (TOP / "Makefile").read_text()
+    targets = set(re.findall(r"^([\w-]+):", makefile, re.MULTILINE))
+    (first,) = re.findall(r"^# make (.*)$", makefile, re.MULTILINE)
+    assert set(first.split(" | ")) == targets
+    for page in PAGES:
+        named = re.findall(r"(?:^ {4}|`)make ([\w-]+)", page.read_text(), re.MULTILINE)
+        assert set(named) <= targets, page
+    scripts = measured_code.benchmarks(TOP / "benchmarks")
+    for only in re.findall(r"run.py --only ([\w ]+)", makefile):
+        assert set(only.split()) <= scripts.keys()
+    for script in re.findall(r"benchmarks/\w+\.py", makefile):
+        assert (TOP / script).exists()
