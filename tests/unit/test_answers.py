@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from posfuse.report import page
-from posfuse.report.page import EDGE, SIGNS, WIDTH, marks
+from posfuse.report.page import EDGE, MOST, SIGNS, WIDTH, marks
 from posfuse.report.sections.section import Answer, Section
 from posfuse.statistics.contrasts import AHEAD, BEHIND, EQUIVALENT, REFUTED, SUPPORTED, UNDECIDED
 from small_records import posfuse_report, write_record
@@ -51,6 +51,15 @@ def test_a_row_has_verdict_comparison_difference_interval_and_seeds():
     for part in ("details", 'class="ends"'):
         assert part not in second
     assert "difference, points" in html
+
+
+def test_answers_beyond_the_first_screen_are_folded():
+    answers = [replace(AHEAD_BY_3, comparison=f"operator{i} - add") for i in range(MOST + 2)]
+    shown, _, folded = html_of(*answers).partition('<details class="more">')
+    assert "operator17 - add" in shown
+    assert "<summary>2 more comparisons</summary>" in folded
+    assert re.findall(r"operator\d+", folded) == ["operator18", "operator19"]
+    assert "more comparisons" not in html_of(*answers[:MOST])
 
 
 def test_a_report_has_a_row_for_each_comparison_and_says_nothing_twice(tmp_path):

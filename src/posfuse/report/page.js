@@ -65,7 +65,7 @@ const follow = event => {
 addEventListener("pointermove", follow);
 addEventListener("pointerdown", follow);
 // A printed page shows what is behind each row of the answer and behind each claim.
-addEventListener("beforeprint", () => document.querySelectorAll(":is(.answers, .verdict) details")
+addEventListener("beforeprint", () => document.querySelectorAll(":is(.answers, .verdict) details, .more")
   .forEach(details => details.open = true));
 // A link to the terms opens them.
 document.querySelector('nav a[href="#terms"]').addEventListener("click", () => {

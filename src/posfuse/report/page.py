@@ -25,6 +25,7 @@ SIGNS = {
     "supported": "✓", "refuted": "✗", "ahead": "▲", "behind": "▼", "equivalent": "=",
     "undecided": "?", "exploratory": "·", "not tested": "·",
 }  # fmt: skip
+MOST = 18  # answers on a first screen of 1280 x 800; further ones are folded
 WIDTH, EDGE = 180.0, 6.0  # of an interval's drawing, in pixels
 NARROWEST = 6.0  # pixels of the margin's band; a narrower one would be hidden by the line at 0
 LONG = 5  # an interval this many times as long as the median interval is cut
@@ -77,6 +78,7 @@ def page_of(
         title=title,
         top=top,
         marks=marks(top.answers, top.margin) if top.answers else None,
+        most=MOST,
         width=WIDTH,
         summary=Markup(summary),
         chapters={name: own for name, own in chapters.items() if own},
