@@ -38,8 +38,10 @@ def parse(name: str, summary: str, words: Sequence[str]) -> Namespace:
     parser.add_argument("folder", type=_existing, help=example)
     if name == "status":
         parser.add_argument("--once", action="store_true", help="print once, without updates")
-    if name == "sync":
+    if name in ("sync", "dashboard"):
         suffix = "text to append to every id, because W&B refuses ids of deleted runs"
+        if name == "dashboard":
+            suffix = "that of posfuse sync, so that the runs have the colours of their operators"
         parser.add_argument("--suffix", default="", help=suffix)
     return parser.parse_args(words)
 

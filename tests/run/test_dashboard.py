@@ -57,8 +57,8 @@ def dashboard(server, sweep, monkeypatch):
     lines."""
     monkeypatch.setattr(code, "log_comparison", lambda *_: None)
 
-    def call(folder=sweep):
-        out, error = called("dashboard", folder)
+    def call(*options, folder=sweep):
+        out, error = called("dashboard", *options, folder)
         return int(error is not None), (error or out).splitlines()
 
     return call
@@ -116,6 +116,14 @@ def check_views(workspace, report, sweep):
     table = formats.markdown(short_table(comparisons, Criteria()))
     assert table in block["content"]
     assert "| tiny | sinusoidal | concat |  | undecided | 3 | +13.33 ± 5.77 |" in table
+
+
+def test_runs_under_new_ids_have_the_colours_of_their_operators(dashboard, sweep, server):
+    assert dashboard("--suffix=2")[0] == 0
+    workspace, _ = specs(server)
+    colors = workspace["section"]["customRunColors"]
+    record = records.read_result(next(sweep.rglob("concat/**/result.json")))
+    assert colors[f"{run_id(record)}-2"] == "#0072B2"
 
 
 def test_a_figure_is_an_image_without_pyplot():
@@ -259,7 +267,10 @@ def test_what_is_missing_is_one_line(dashboard, sweep, server, monkeypatch):
     assert line.endswith(fix)
     assert f"{fix}\n" in (Path(__file__).parents[2] / "docs" / "wandb.md").read_text()
     write_sweep(sweep.parent / "other", {"add": [0.5]})
-    assert "several sweeps (mine, other); give the folder of one" in dashboard(sweep.parent)[1][0]
+    assert (
+        "several sweeps (mine, other); give the folder of one"
+        in dashboard(folder=sweep.parent)[1][0]
+    )
     assert server.views == {}
 
 

@@ -104,7 +104,9 @@ def test_a_deleted_run_is_uploaded_under_a_new_id(fake, sweep):
     assert (status, out) == (1, f"{fake.url} holds 0 of 1 runs\n")
     assert line.startswith(f"error: {sweep / 'seed=0'}: W&B: ")
     assert line.endswith("under new ids with --suffix=2")
-    assert synced(sweep, "--suffix=2")[0] == 0
+    status, out, _ = synced(sweep, "--suffix=2")
+    assert status == 0
+    assert f"next: posfuse dashboard --suffix=2 {sweep}" in out
     assert list(fake.runs) == [f"{name}-2"]
 
 

@@ -40,7 +40,8 @@ from posfuse.tracking.projection import AFTERWARDS, STEP, Cell, run_id, variant
 class Shown:
     """The content of both views: the runs of a sweep (rows of `collect`), with their records."""
 
-    def __init__(self, runs: pd.DataFrame, primary: tuple[str, ...] = ()) -> None:
+    def __init__(self, runs: pd.DataFrame, primary: tuple[str, ...] = (), suffix: str = "") -> None:
+        self.suffix = suffix  # of the ids in W&B
         self.runs, self.sweep_id = runs, str(runs["sweep_id"].iloc[0])
         self.metric = metric_of(runs)
         # `collect` shortens the variant, but W&B has the record's variant.
@@ -63,7 +64,7 @@ def workspace(shown: Shown, entity: str, project: str) -> ws.Workspace:
     has_f1 = metric == ACCURACY and bool(MACRO_F1.of(shown.runs).notna().any())
     columns = [metric.name, *([MACRO_F1.name] if has_f1 else [])]
     colors = {
-        run_id(record): ws.RunSettings(color=look(record["fusion"]).color)
+        run_id(record, shown.suffix): ws.RunSettings(color=look(record["fusion"]).color)
         for record in shown.records
     }
     return ws.Workspace(
@@ -219,7 +220,7 @@ def main(arguments: Namespace) -> list[str]:
         if server.project_url(api, entity, project) is None:
             place = f"{server.address()}: no project {entity}/{project}"
             raise InputError(f"{place}; run posfuse sync {sweep} first")
-        shown = Shown(runs, declared_family(sweep, sweep_ids[0]))
+        shown = Shown(runs, declared_family(sweep, sweep_ids[0]), arguments.suffix)
         log_comparison(shown, sweep, entity, project)
         space, text = workspace(shown, entity, project), report(shown, entity, project)
         for name, url in save(sweep / "dashboard" / "views.json", space, text).items():

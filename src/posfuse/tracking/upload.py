@@ -200,5 +200,6 @@ def main(arguments: Namespace) -> list[str]:
     for page in pages:
         print(f"results: {page}")
     if not problems + unsent:
-        print(f"next: {shlex.join(['posfuse', 'dashboard', str(sweep)])}")
+        own = [f"--suffix={arguments.suffix}"] if arguments.suffix else []
+        print(f"next: {shlex.join(['posfuse', 'dashboard', *own, str(sweep)])}")
     return problems + unsent
