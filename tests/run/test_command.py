@@ -24,7 +24,7 @@ MISTAKES = {
     "++fusion=add": "error: ++fusion=add: force-add of config groups is not supported",
     "+seed=1": "error: +seed=1: Could not append to config. An item is already at 'seed'. ",
     "~model.d_model": "error: model.d_model: ModelConfig (DictConfig) does not support deletion",
-    "=1": ", =1: ValueError: Config group override must be a string or a list",
+    "=1": "error: =1: ValueError: Config group override must be a string or a list",
     "--config-dir nope": "nope' not found",
     "--config-name nope": "error: Cannot find primary config 'nope'",
     "experiment=tabel1": "tabel1",
@@ -100,6 +100,11 @@ def test_a_bad_value_of_hydras_own_key_is_one_line(command, corpus):
     for override in HYDRAS:
         result = command("-m", *small_overrides(corpus), override)
         assert_one_line(result, f"error: {override}: ")
+
+
+@pytest.mark.parametrize("override", ["seeds=0", "trainer=true", "data.corpus.id=x"])
+def test_an_override_that_hydra_cannot_set_is_named(override, command):
+    assert_one_line(command("data=folder", override, "logger=none"), f"error: {override}: ")
 
 
 def test_an_absent_folder_is_one_line_that_names_it(command, corpus, tmp_path):

@@ -3,11 +3,12 @@
 import dataclasses
 import re
 import sys
-import traceback
 from collections.abc import Iterator
 from io import TextIOWrapper
+from traceback import walk_tb
 from typing import Any
 
+from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import errors
 from yaml import YAMLError
@@ -22,28 +23,28 @@ def line_of(error: Exception) -> str:
     if lacks_memory(error):
         return NO_MEMORY
     line = one_line(error)
+    local = [v for f, _ in walk_tb(error.__traceback__) for v in f.f_locals.values()][::-1]
     if isinstance(error, YAMLError | UnicodeDecodeError):
-        local = [v for f, _ in traceback.walk_tb(error.__traceback__) for v in f.f_locals.values()]
-        file = next((v.name for v in local[::-1] if isinstance(v, TextIOWrapper)), "a config file")
+        file = next((v.name for v in local if isinstance(v, TextIOWrapper)), "a config file")
         return f"{file}: {line}; correct the file, and save it as UTF-8"
     if not isinstance(error, HydraException | errors.OmegaConfBaseException):
         line = f"{type(error).__name__}: {line}; set HYDRA_FULL_ERROR=1 to see the traceback"
+        if own := [v for v in local if isinstance(v, Override) and not v.is_hydra_override()]:
+            return f"{own[0].input_line}: {line}"
     elif re.match(r"(?!hydra\.)\S+: ", line):
         return line
     suspects = [a for a in sys.argv[1:] if re.match(r"[~+]|hydra|.*\$\{", a)]
     if not (suspects or isinstance(error, HydraException)):
         suspects = [a for a in sys.argv[1:] if (config.CONF_DIR / a.partition("=")[0]).is_dir()]
-    return ": ".join([*filter(None, [", ".join(suspects)]), line])
+    return ": ".join(filter(None, [", ".join(suspects), line]))
 
 
 def one_line(error: BaseException) -> str:
-    """The message in one line. An error of Hydra or OmegaConf begins with its key; one about an
-    unknown name ends with the nearest valid ones."""
+    """The message in one line, of an error of Hydra or OmegaConf with its key and the fix."""
     text = " ".join(str(error).split())
     if not isinstance(error, HydraException | errors.OmegaConfBaseException):
         return text
-    causes = [*_causes(error)]
-    if refused := [str(cause) for cause in causes if isinstance(cause, InputError)]:
+    if refused := [str(cause) for cause in _causes(error) if isinstance(cause, InputError)]:
         return refused[0]  # by a resolver of the config
     if isinstance(error, OverrideParseException):
         why = " ".join(str(error.__cause__ or "not an override that Hydra can read").split())
@@ -56,7 +57,7 @@ def one_line(error: BaseException) -> str:
     if isinstance(error, MissingConfigException) and error.options:
         group, _, name = str(error.missing_cfg_file).rpartition("/")
         return f"{place}{group}: no {name!r}; {nearest(name, error.options)}"
-    own = [e for e in causes if isinstance(e, errors.OmegaConfBaseException) and e.full_key]
+    own = [e for e in _causes(error) if isinstance(e, errors.OmegaConfBaseException) and e.full_key]
     if not own:
         return text
     key, part = str(own[0].full_key), own[0].object_type
