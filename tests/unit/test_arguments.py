@@ -51,6 +51,22 @@ def test_a_key_that_is_given_twice_is_refused(given):
         overrides_first(given.split())
 
 
+def test_a_protocol_without_a_file_is_refused(tmp_path):
+    """Hydra would train with other settings than the user asked for."""
+    refused = r"protocol: no '\S+'; use one of agnews, arxiv, imdb, "
+    for name in ("imbd", "imdb,imbd", "quickstart/imbd", "7"):
+        with pytest.raises(InputError, match=refused):
+            overrides_first([f"protocol={name}", "-m"])
+    (tmp_path / "protocol").mkdir()
+    (tmp_path / "protocol" / "mine.yaml").touch()
+    with pytest.raises(InputError, match="protocol: no 'mine'"):
+        overrides_first(["protocol=mine"])
+    for more in (["--config-dir", str(tmp_path)], [f"-cd={tmp_path}"], ["hydra.searchpath=[x]"]):
+        overrides_first(["protocol=mine", *more])
+    for name in ("null", "imdb", "imdb,agnews", "quickstart/listops", "*"):
+        overrides_first([f"protocol={name}"])
+
+
 def test_the_options_that_name_config_files():
     for given, kept in {
         "seed=1 -m": "",

@@ -64,6 +64,7 @@ REFUSED = [
       for value in ("-1", "4294967296", "seeds", "'3'")),
     (["data.corpus.split_seed=seed"],  # the word is for data.split_seed
      "data.corpus.split_seed: Value 'seed' of type 'str' could not be"),
+    (["data.corpus.split_seed=-1"], "data.corpus.split_seed: must be between 0 and 4294967295"),
     (["seeds.init=-1"], "seeds.init: must be between 0 and 4294967295"),
     # Kinds of task
     (["data=parity", "task=language_model"], "data.targets: parity has classes"),

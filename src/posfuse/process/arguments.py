@@ -1,10 +1,13 @@
 """The overrides of posfuse train, and its options that name config files."""
 
 import os
+import re
 import shlex
 from collections.abc import Iterable
 from itertools import pairwise
+from pathlib import Path
 
+from posfuse.config import CONF_DIR
 from posfuse.errors import InputError
 
 SWEEP = ("-m", "--multirun")  # the options that an invalid override may follow
@@ -29,9 +32,11 @@ def split(arguments: list[str]) -> tuple[list[str], list[str]]:
 
 def overrides_first(arguments: list[str]) -> list[str]:
     """The arguments with all overrides before the options, because Hydra's parser refuses overrides
-    on both sides of an option. Raises InputError for a key that is given twice."""
+    on both sides of an option. Raises InputError for a key that is given twice, and for a protocol
+    without a file."""
     overrides, options = split(arguments)
     refuse_twice(overrides)
+    check_protocol(overrides, options)
     return [*overrides, *options]
 
 
@@ -60,6 +65,23 @@ def refuse_twice(overrides: Iterable[str]) -> None:
                 f"{key}=VALUE,VALUE with -m"
             )
         given[key] = override
+
+
+def check_protocol(overrides: Iterable[str], options: list[str]) -> None:
+    """Raise InputError for a protocol without a file. Hydra ignores it, because the protocol is
+    optional: an experiment takes that of its corpus if there is one."""
+    given = {key: value for key, _, value in (o.partition("=") for o in overrides)}
+    names = given.get("protocol", "null")
+    # Hydra reads other values, such as *, and knows the folders of its search path.
+    if names == "null" or not re.fullmatch(r"[\w/,-]+", names) or "hydra.searchpath" in given:
+        return
+    own = [Path(word.rpartition("=")[2]) for word in config_options(options)]
+    groups = [folder / "protocol" for folder in (CONF_DIR, *own)]
+    files = [file.relative_to(group) for group in groups for file in group.rglob("*.yaml")]
+    known = sorted(file.with_suffix("").as_posix() for file in files)
+    for name in names.split(","):
+        if name not in known:
+            raise InputError(f"protocol: no {name!r}; use one of {', '.join(known)}")
 
 
 def shell_line(words: Iterable[str], has_own_files: bool) -> str:

@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from posfuse.config import TASKS, Config
+from posfuse.config import LARGEST_SEED, TASKS, Config
 from posfuse.errors import InputError, input_errors, lacks_memory
 from posfuse.limits import check_limits, check_name
 from posfuse.runs.combinations import check_combinations
@@ -88,6 +88,11 @@ def _check_corpus(cfg: Config) -> None:
             "texts use data=folder data.name=NAME"
         )
     cfg.data.corpus |= _check_arguments("data.corpus", with_split_seed(cfg).corpus or {}, given=())
+    seed = cfg.data.corpus.get("split_seed")
+    if isinstance(seed, int) and not 0 <= seed <= LARGEST_SEED:
+        raise InputError(
+            f"data.corpus.split_seed: must be between 0 and {LARGEST_SEED} (got {seed})"
+        )
 
 
 def task_of(cfg: Config) -> Any:
