@@ -66,6 +66,8 @@ def row_of(question: dict[str, Any]) -> list[str]:
     is_tuned = TUNED in caveats.of_verdicts(plan, state, tested)[v.hypothesis.name]
     is_tuned = is_tuned or question.get("tuned", False)
     seeds = f"{v.decision.n}"
+    if v.units != "seeds":
+        seeds = f"{v.decision.n * plan.study.seeds_of_units} in {seeds} tunings"
     if v.all_seeds:
         seeds = f"{v.all_seeds.n}, decided at {seeds}"
     within = f", within ±{v.hypothesis.margin:g}" * (v.decision.result == EQUIVALENT)
@@ -85,6 +87,22 @@ def lines(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def questions() -> str:
     rows = [[q["ask"], *row_of(q), link(q["study"])] for q in ASKED["questions"]]
     return lines(["question", "answer", "difference", "seeds", "study"], rows)
+
+
+def again() -> str:
+    """The hypotheses of two studies, the second with a better design, and why their verdicts
+    differ."""
+    rows = []
+    for row in ASKED["again"]:
+        verdicts = [verdict_of(study, row["hypothesis"]) for study in row["studies"]]
+        judged_by = [
+            f"[{study}]({study}/README.md): {v.verdict}, {difference(study, v)}"
+            for study, v in zip(row["studies"], verdicts, strict=True)
+            if v
+        ]
+        text = next(v.hypothesis.text for v in verdicts if v)
+        rows.append([text, *judged_by, row["reason"]])
+    return lines(["hypothesis", "before", "after", "reason"], rows)
 
 
 def first_screen() -> str:
@@ -217,4 +235,7 @@ def draw(path: Path) -> None:
         figure.savefig(path.with_suffix(".png"), dpi=200)
 
 
-PARTS = {"questions": questions, "claims": claims, "studies": listed, "answers": first_screen}
+PARTS = {
+    "questions": questions, "claims": claims, "studies": listed, "answers": first_screen,
+    "again": again,
+}  # fmt: skip

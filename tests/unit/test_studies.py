@@ -84,7 +84,7 @@ def test_the_answers_agree_with_pandas_and_scipy(folder):
     assert len(answers) == len(hypotheses)
     for h, answer in zip(hypotheses, answers, strict=True):
         every = difference = _differences(h, tables)
-        n = int(answer.partition(" seeds")[0].split()[-1])
+        n = int(re.search(r"(\d+) (?:seeds|repeats)", answer)[1])
         difference = difference.dropna()[:n]
         assert len(difference) == n
         is_refuted = answer.endswith('Refuted: "' + h["text"] + '"')
@@ -123,13 +123,16 @@ def _check_all_seeds(answer, every, decided):
 
 
 def _outcomes(study, runs):
-    """A table of seeds and arms for each outcome; a run that diverged counts as guessing."""
+    """A table of seeds, or of means of repeats of the tuning, and arms for each outcome; a run that
+    diverged counts as guessing."""
+    is_repeated = (study.get("tuning") or {}).get("repeats", 1) > 1
+    unit = runs["repeat"].str.removesuffix("_null") if is_repeated else runs["seed"]
     metric = study.get("metric", "accuracy")
     guess = 100 / runs["classes"].max() if metric == "accuracy" else 8.0
     values = {metric: runs[f"test_{metric}"], "beyond": _beyond(runs, metric)}
     return {
-        name: runs.assign(value=own.where(~runs["diverged"], guess)).pivot(
-            index="seed", columns="arm", values="value"
+        name: runs.assign(value=own.where(~runs["diverged"], guess), unit=unit).pivot_table(
+            index="unit", columns="arm", values="value"
         )
         for name, own in values.items()
     }
@@ -164,16 +167,19 @@ def test_plans_that_are_run_are_those_of_conf(folder):
     kept = yaml.safe_load((folder / "plan.yaml").read_text())["study"]
     own = yaml.safe_load((CONF_DIR / "study" / f"{folder.name}.yaml").read_text())
     assert kept["question"] == own["question"]
-    assert kept["arms"] == own["arms"]
+    null = own.get("tuning", {}).get("null_arm")
+    control = {"null_arm": own["arms"][null]} if null else {}
+    assert kept["arms"] == own["arms"] | control
     assert kept["settings"] == own.get("settings", {})
-    assert kept["hypotheses"] == [{**old, **new} for old, new in zip(
-        kept["hypotheses"], own["hypotheses"], strict=True)]  # fmt: skip
+    hypotheses = [h for h in kept["hypotheses"] if h["name"] not in control]
+    assert hypotheses == [{**old, **new} for old, new in zip(
+        hypotheses, own["hypotheses"], strict=True)]  # fmt: skip
 
 
 def test_the_tables_of_findings_and_readme_are_the_computed_ones():
     pages = (
         (DOCUMENT, {"questions", "claims"}),
-        (studies.STUDIES.read_text(), {"studies"}),
+        (studies.STUDIES.read_text(), {"studies", "again"}),
         (README, {"answers"}),
     )
     for page, parts in pages:
@@ -330,6 +336,14 @@ def test_two_sides_that_are_shown_equal_are_what_such_a_hypothesis_says(long_stu
     assert questions.row_of({**question, "words": {"equivalent": "Yes, as good"}})[0] == (
         "Yes, as good"
     )
+
+
+def test_repeated_tunings_are_counted_beside_their_seeds():
+    runs = pd.read_csv(studies.FOLDER / "own_best_repeated" / "runs.csv")
+    tested = runs[(runs["stage"] == "testing") & (runs["arm"] == "gate")]
+    assert (len(tested), tested["repeat"].nunique()) == (60, 5)
+    question = {"study": "own_best_repeated", "hypothesis": "gate_gains"}
+    assert questions.row_of(question)[2] == "60 in 5 tunings"
 
 
 def test_the_questions_are_about_hypotheses_of_the_studies():
