@@ -72,6 +72,7 @@ def test_verdicts_are_about_the_means_of_repeats():
     assert gain.decision.p_difference == pytest.approx(stats.ttest_1samp([11, 9, 8], 0).pvalue)
     assert tables.numbers(gain, own.measured).endswith(", 3 repeats.")
     assert "mean over repeats of tuning" in tables.legend(own)
+    assert "For tunings like these, the chance" in tables.legend(own)
     null = state.verdicts[1].hypothesis
     assert (null.name, null.family, null.expects) == (NULL_ARM, "control", "equivalent")
 

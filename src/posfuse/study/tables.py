@@ -80,15 +80,16 @@ def statement(v: HypothesisVerdict) -> str:
 def legend(study: Study) -> str:
     """An explanation of the numbers on the terminal."""
     seen = f"{', '.join(map(str, study.looks.seeds))} {study.units}"
-    over = "mean over seeds, paired by seed"
+    over, of = "mean over seeds, paired by seed", "these settings"
     if study.repeats > 1:
         over = "mean over repeats of tuning, of the means over each repeat's seeds"
+        of = "tunings like these"
     of_solved = solved_legend(study)
     normal = " and about normal" * any(h.solved is None for h in study.hypotheses)
     return (
         f"Differences in {quantity(study.hypotheses, study.measured)}: {over}. In brackets: the "
-        f"interval at the level of the test. The result is tested after {seen}. For these "
-        "settings, the chance of any false difference in a family of hypotheses is at most "
+        f"interval at the level of the test. The result is tested after {seen}. For {of}, "
+        "the chance of any false difference in a family of hypotheses is at most "
         f"{100 * study.testing.alpha:g} %, and so is that of any false equivalence, if differences "
         f"over {study.units} are independent{normal}.{of_solved}"
     )
