@@ -81,7 +81,8 @@ def check_protocol(overrides: Iterable[str], options: list[str]) -> None:
     known = sorted(file.with_suffix("").as_posix() for file in files)
     for name in names.split(","):
         if name not in known:
-            raise InputError(f"protocol: no {name!r}; use one of {', '.join(known)}")
+            corpora = [own for own in known if "/" not in own]
+            raise InputError(f"protocol: no {name!r}; use one of {', '.join(corpora)}")
 
 
 def shell_line(words: Iterable[str], has_own_files: bool) -> str:
