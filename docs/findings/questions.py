@@ -95,13 +95,13 @@ def again() -> str:
     rows = []
     for row in ASKED["again"]:
         verdicts = [verdict_of(study, row["hypothesis"]) for study in row["studies"]]
-        judged_by = [
+        cells = [
             f"[{study}]({study}/README.md): {v.verdict}, {difference(study, v)}"
             for study, v in zip(row["studies"], verdicts, strict=True)
             if v
         ]
         text = next(v.hypothesis.text for v in verdicts if v)
-        rows.append([text, *judged_by, row["reason"]])
+        rows.append([text, *cells, row["reason"]])
     return lines(["hypothesis", "before", "after", "reason"], rows)
 
 
