@@ -120,6 +120,8 @@ MISTAKES = [
     ({"assumed": {"difference": 1}}, "assumed.spread: Field required; add it"),
     ({"assumed": None}, "assumed: missing; add, for example, {difference: 2, "),
     ({"arms__add": {"fusion": ["add", "mlp"]}}, "arms.add.fusion: takes one name (got ['add'"),
+    ({"settings": {"protocol": "imbd"}}, "protocol: no 'imbd'; use one of agnews, arxiv, imdb"),
+    ({"arms__add": {"protocol": "imbd"}}, "protocol: no 'imbd'; use one of agnews, arxiv, imdb"),
     ({"hypotheses__0__margin": 150}, "hypotheses[0].margin: Input should be less than or"),
     ({"base": "nope"}, "base: no file "),
     ({"hypotheses__0": "x"}, "hypotheses[0]: Input should be a dictionary"),

@@ -3,7 +3,7 @@
 import os
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -36,7 +36,10 @@ def overrides_first(arguments: list[str]) -> list[str]:
     without a file."""
     overrides, options = split(arguments)
     refuse_twice(overrides)
-    check_protocol(overrides, options)
+    given = {key: value for key, _, value in (o.partition("=") for o in overrides)}
+    if "hydra.searchpath" not in given:
+        own = [word.rpartition("=")[2] for word in config_options(options)]
+        check_protocol(given.get("protocol", "null"), own)
     return [*overrides, *options]
 
 
@@ -67,16 +70,18 @@ def refuse_twice(overrides: Iterable[str]) -> None:
         given[key] = override
 
 
-def check_protocol(overrides: Iterable[str], options: list[str]) -> None:
-    """Raise InputError for a protocol without a file. Hydra ignores it, because the protocol is
-    optional: an experiment takes that of its corpus if there is one."""
-    given = {key: value for key, _, value in (o.partition("=") for o in overrides)}
-    names = given.get("protocol", "null")
-    # Hydra reads other values, such as *, and knows the folders of its search path.
-    if names == "null" or not re.fullmatch(r"[\w/,-]+", names) or "hydra.searchpath" in given:
+def check_protocol(names: str, folders: Sequence[str]) -> None:
+    """Raise InputError for a protocol without a file in conf/ or in these folders with config
+    files. Hydra ignores it, because the protocol is optional: an experiment takes that of its
+    corpus if there is one.
+
+    `names` are separated by commas. Other values, such as * or ${data}, are left to Hydra, and so
+    are all values if a folder is an address.
+    """
+    is_name = re.fullmatch(r"[\w/,-]+", names) and names != "null"
+    if not is_name or any("://" in folder for folder in folders):
         return
-    own = [Path(word.rpartition("=")[2]) for word in config_options(options)]
-    groups = [folder / "protocol" for folder in (CONF_DIR, *own)]
+    groups = [Path(folder) / "protocol" for folder in (str(CONF_DIR), *folders)]
     files = [file.relative_to(group) for group in groups for file in group.rglob("*.yaml")]
     known = sorted(file.with_suffix("").as_posix() for file in files)
     for name in names.split(","):
