@@ -4,6 +4,7 @@ import contextlib
 import logging
 import math
 import os
+import shlex
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -34,6 +35,7 @@ from posfuse.tracking.live import track
 log = logging.getLogger(__name__)
 DEFAULT = "the default, a small model on BBC News: under a minute on two idle cores"
 SWEEP = "posfuse train -m fusion=add,concat seed=0,1,2 sweep_id=mine"
+LANGUAGE_MODEL = "a text from the model: posfuse sample %s --prompt TEXT"
 
 
 def main() -> None:
@@ -68,7 +70,7 @@ def help_text() -> str:
     for group in [*sorted(own), "hydra/launcher", "hydra/sweeper"]:
         if choices := ", ".join(sorted(path.stem for path in (CONF_DIR / group).glob("*.yaml"))):
             start = f"  {group:<16}"
-            lines.append(textwrap.fill(start + choices, 100, subsequent_indent=" " * len(start)))
+            lines.append(textwrap.fill(start + choices, 80, subsequent_indent=" " * len(start)))
     text = files("posfuse").joinpath("train_help.txt").read_text(encoding="utf-8")
     return text.replace("GROUPS", "\n".join(lines))
 
@@ -99,13 +101,17 @@ def job(config: DictConfig) -> float:
             log.info(DEFAULT)
         own, place = other_overrides(overrides), ""
         if hydra_cfg.mode == RunMode.MULTIRUN:
-            asked = read_multirun(Path(hydra_cfg.sweep.dir))
-            own = [override for override in own if override not in asked.common]
-            n = len(asked.folders) + asked.to_come
-            place = f"run {hydra_cfg.job.num + 1} of {n}: "
+            asked = read_multirun(sweep := Path(hydra_cfg.sweep.dir))
+            name, runs = os.path.relpath(folder, sweep), asked.folders
+            if name in runs:  # False if another command has replaced multirun.yaml
+                own = [override for override in own if override not in asked.common]
+                place = f"run {runs.index(name) + 1} of {len(runs) + asked.to_come}: "
         record = train(cfg, folder, own, place)
         if hydra_cfg.mode == RunMode.RUN:
-            log.info("results: %s; next: other settings, for example in a sweep: %s", folder, SWEEP)
+            advice = f"other settings, for example in a sweep: {SWEEP}"
+            if cfg.task.name == "language_model":
+                advice = LANGUAGE_MODEL % shlex.quote(str(folder))
+            log.info("results: %s; next: %s", folder, advice)
         return score_of(cfg, record)
     except signals.Interrupted as stop:
         record_failure(str(stop), folder, overrides, records.INTERRUPTED)

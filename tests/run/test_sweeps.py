@@ -7,15 +7,18 @@ import shlex
 import sys
 from functools import partial
 from itertools import product
+from pathlib import Path
 
 import pytest
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.plugins import Plugins
 
+from commands import called
 from posfuse.runs import records
 from posfuse.runs.checks import checked
 from posfuse.runs.folders import run_folder
 from posfuse.runs.identity import fingerprint, settings
+from posfuse.runs.multirun import Multirun
 from posfuse.sweeps import status
 from posfuse.sweeps.launching import SweepLauncher, execute
 from processes import assert_one_line
@@ -129,6 +132,31 @@ def test_a_lost_run_that_had_finished_has_not_failed(command, small, losing, tmp
     assert (result.code, result.err) == (0, "")
     assert len(results(tmp_path / "work")) == 2
     assert kinds(tmp_path) == []
+
+
+def test_a_run_has_its_place_in_the_last_command_of_the_sweep(
+    command, small, tmp_path, monkeypatch
+):
+    """Two commands share a folder, and the second one writes multirun.yaml while the first runs."""
+    assert "\nrun 1 of 1: tiny " in f"\n{command('-m', *small()).out}"
+    ((name, folder),) = results(tmp_path / "work").items()
+    own = name.removeprefix("default/")
+    other = str(Path(own).with_name("seed=7"))
+    for folders, places in [([other, own], ["run 2 of 2"]), ([other], [])]:
+        (folder / records.RESULT).unlink()
+        monkeypatch.setattr("posfuse.train.read_multirun", lambda _, f=folders: Multirun(f))
+        assert re.findall(r"run \d of \d", command("-m", *small()).out) == places
+
+
+def test_a_single_run_ends_with_its_folder_and_what_to_type_next(command, small, tmp_path):
+    last = command(*small()).out.splitlines()[-1]
+    (folder,) = results(tmp_path / "work").values()
+    assert f"results: {folder}; next: other settings, for example in a sweep: posfuse " in last
+    text = ["task=language_model", "data.vocabulary.unit=bytes", "data.max_len=8", "sweep_id=text"]
+    last = command(*small(*text)).out.splitlines()[-1]
+    advice = last.partition("posfuse sample ")[2].replace("TEXT", "the")
+    shown, code = called("sample", *shlex.split(advice), "--tokens", "3")
+    assert (shown[:3], code) == ("the", None)
 
 
 def test_a_refused_command_keeps_what_the_sweep_has(command, small, tmp_path):

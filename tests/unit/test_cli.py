@@ -57,7 +57,7 @@ def test_the_help_of_train_has_the_groups_with_their_choices_and_five_examples()
     assert " hydra/launcher parallel, ray, slurm " in words
     assert text.index("usage: ") < text.index("  data ") < text.index("Examples:")
     assert text.partition("Examples:")[2].count("  posfuse train ") == 5
-    assert max(map(len, text.splitlines())) <= 100
+    assert max(map(len, text.splitlines())) <= 80
 
 
 def raising(error):
