@@ -137,8 +137,8 @@ def test_the_table_has_each_caution_once():
 def test_a_page_with_a_table_names_a_shared_caution_once():
     leans = {"a": {st.CHANCE: ["x"]}, "b": {st.CHANCE: ["x"], st.EDGE: ["y"]}, "c": {}}
     own, _ = cautions.sentences(leans, has_table=True)
-    assert own["a"] == "The table of cautions also names a."
-    assert own["b"] == f"Caution: {st.EDGE} (y). The table of cautions also names b."
+    assert own["a"] == "The table of cautions has more about a."
+    assert own["b"] == f"Caution: {st.EDGE} (y). The table of cautions has more about b."
     assert own["c"] == ""
     assert cautions.sentences(leans)[0]["a"] == f"Caution: {st.CHANCE} (x)."  # the terminal
 

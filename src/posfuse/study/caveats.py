@@ -72,7 +72,7 @@ def sentences(leans: Mapping[str, Cautions], has_table: bool = False) -> tuple[d
         rest = {text: arms for text, arms in each.items() if text not in of_all}
         named = {t: arms for t, arms in rest.items() if not has_table or counts[t, *arms] == 1}
         texts = [f"Caution: {sentence(named)}."] * bool(named)
-        texts += [f"The table of cautions also names {name}."] * (len(named) < len(rest))
+        texts += [f"The table of cautions has more about {name}."] * (len(named) < len(rest))
         own[name] = " ".join(texts)
     return own, f"Caution, all verdicts: {sentence(of_all)}." if of_all else ""
 

@@ -256,7 +256,7 @@ def refusal(record: Record, seed: int, config: str, plan: Plan | None = None) ->
 def provenance(plan: Plan, runs: pd.DataFrame) -> str:
     """Sentences about the order of the plan and its test runs."""
     if not plan.frozen:
-        return "An earlier version froze this plan, and did not record when."
+        return "The time at which this plan was frozen is not recorded."
     stated = runs.loc[~runs["diverged"]].reindex(columns=["plan", "started"])
     known = stated.dropna()["started"]
     early = sum(started < plan.frozen for started in known)

@@ -64,7 +64,7 @@ def numbers(v: HypothesisVerdict, metric: Metric) -> str:
 def answer(v: HypothesisVerdict, metric: Metric, caution: str) -> Answer:
     """The row of a hypothesis in the table at the top of a page."""
     h, shown, digits = v.hypothesis, v.shown, metric.digits - 1
-    words = (numbers(v, metric), caution, f"Its name below: {h.name}.")
+    words = (numbers(v, metric), caution, f"The tables below name it {h.name}.")
     details = " ".join(filter(None, words))
     if shown is None:
         return Answer(v.verdict, statement(v), details=details)
