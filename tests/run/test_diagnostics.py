@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import torch
 
+from documented import undocumented
 from posfuse.runs import records
 from posfuse.train import train
 from posfuse.training import observers
@@ -44,6 +45,11 @@ def test_there_are_no_rows_of_what_an_operator_lacks(other_runs):
     assert rows(other_runs["add"], "fusion_gradient_norm").empty
     assert rows(other_runs["mlp"], "token_norm").empty
     assert len(rows(other_runs["mlp"], "fusion_gradient_norm")) == 4
+
+
+def test_the_docs_name_all_parts_of_the_files(reference, other_runs):
+    for folder in (reference[0], *other_runs.values()):
+        assert undocumented(folder) == set()
 
 
 def test_the_worth_of_position_is_in_the_record_and_in_the_file(reference, other_runs):

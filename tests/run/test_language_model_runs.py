@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from commands import called
+from documented import undocumented
 from posfuse import options
 from posfuse.errors import ConfigError, InputError
 from posfuse.model.language_model import LanguageModel
@@ -66,6 +67,10 @@ def losses_of_windows(folder, corpus, length, step):
     every = torch.tensor([byte + 2 for byte in "".join(f"{t}." for t in texts).encode()])
     windows = every.unfold(0, length + 1, step)
     return map(np.stack, zip(*(losses(module.model, window) for window in windows), strict=True))
+
+
+def test_the_docs_name_all_parts_of_the_files(text_run, copy_run):
+    assert [undocumented(folder) for folder, _ in (text_run, copy_run)] == [set(), set()]
 
 
 def test_bits_per_byte_are_those_of_the_texts(text_run, corpus):

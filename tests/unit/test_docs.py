@@ -78,6 +78,13 @@ def test_the_operators_of_the_docs_compute_what_they_say():
     for page in ("README.md", "docs/operators.md"):
         for block in blocks(page, "python"):
             exec(block, code)
+    gate, table, words = (code[name] for name in ("fusion", "table", "words"))
+    tokens = 8 * words(code["ids"])
+    both = torch.cat((tokens, table()[:20].expand_as(tokens)), -1)
+    weight = torch.cat((gate.weight_token, gate.weight_position), -1)
+    g = torch.sigmoid(both @ weight.T + gate.bias)
+    expected = g * tokens + (1 - g) * table()[:20]
+    torch.testing.assert_close(code["fused"], expected, atol=1e-5, rtol=1e-5)
     tokens, table = torch.randn(2, 3, 4), torch.randn(5, 4)
     torch.testing.assert_close(code["Modulate"](4)(tokens, table), tokens * (1 + table[:3]))
     normed = torch.nn.functional.layer_norm(table[:3], (4,))
