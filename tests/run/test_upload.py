@@ -205,7 +205,10 @@ def test_a_cell_with_two_configurations_is_left_out(fake, sweep):
     records.write_result(other, record | own)
     status, out, (line,) = synced(sweep)
     assert (status, out) == (1, f"{fake.url} holds 0 of 2 runs\n")
-    assert line.startswith(f"error: {sweep / 'seed=0'}: its cell has two configurations")
+    places = f"{sweep / 'seed=0'} and {other}"
+    assert line.startswith(
+        f"error: {places}: one cell with two configurations (optim.lr 0.01, 0.05)"
+    )
 
 
 def test_a_run_of_an_earlier_version_is_left_out_beside_one_of_this_version(fake, sweep):

@@ -309,6 +309,12 @@ def test_a_run_links_to_its_folder_if_the_page_lies_in_the_sweep(tmp_path):
     assert '<a href="../tiny/a%20b/seed%3D1/">tiny a b seed=1</a>' in runs_html([listed], ACCURACY)
 
 
+def test_a_run_without_the_number_of_its_evaluations_is_listed_without_it(tmp_path):
+    write_record(tmp_path, 0.5, best_evaluation=3)
+    runs, _ = collect(tmp_path)
+    assert run_of(runs.iloc[0], "a", ACCURACY, 50.0, tmp_path, tmp_path)["best"] == ""
+
+
 def test_each_problem_is_one_line_and_the_rest_is_reported(whole):
     """One run of each further corpus is damaged."""
     names = ("documents", "predictions", "record", "contradiction")
@@ -339,6 +345,7 @@ BAD_VALUES = {
     "sweep_id": None, "variant": None, "seed": None, "fusion": 3, "label_names": [1, 2],
     "latency_ms": "fast", "mean_tokens": {"train": 0}, "test": {"accuracy": 55.0},
     "documents": {"test": 0}, "settings": "none", "task": {"metric": "accuracy"},
+    "code": ["x"], "best_evaluation": "5", "evaluations": [3],
 }  # fmt: skip
 BAD_SETTINGS = {
     "data.max_len": (0, "x", [16], 2**63, True),
@@ -364,7 +371,10 @@ def test_a_value_or_a_name_that_no_run_can_have_is_one_line(sweep):
         assert problem.startswith(f"{path}: ")
         assert key in problem
     problem = problem_of(lengths={"80": {"accuracy": 0.5}})
-    assert "settings.data.max_len is None, not a number from 0 on" in problem
+    assert "settings.data.max_len is None, not a number of at least 0" in problem
+    assert "lengths.80.documents is 'many', not a whole number above 0" in problem_of(
+        lengths={"80": {"documents": "many"}}
+    )
     for key, values in BAD_SETTINGS.items():
         for value in values:
             problem = problem_of(settings=record["settings"] | {key: value})

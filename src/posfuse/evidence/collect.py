@@ -11,10 +11,10 @@ import pandas as pd
 from posfuse.errors import AlreadyRunning, InputError
 from posfuse.evidence.metric import Metric
 from posfuse.evidence.rows import row_of
-from posfuse.runs.folders import AXES, lies_in, results_in
-from posfuse.runs.identity import EARLIER
-from posfuse.runs.multirun import MULTIRUN, check_is_current, has_result, read_multirun
+from posfuse.runs.folders import AXES, lies_in
+from posfuse.runs.multirun import MULTIRUN, has_result, read_multirun
 from posfuse.runs.records import CLASSES, failures_in
+from posfuse.runs.usable import usable
 
 CELL = ["data", "encoding", "fusion", "variant"]
 GROUP = [axis for axis in CELL if axis != "fusion"]  # equal for compared operators
@@ -26,10 +26,7 @@ DEFAULTS = ("model.token_scale=sqrt_d", "seeds=together")
 def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
     """All runs below `folder`, and a line for each record that is left out.
 
-    It leaves out files that cannot be read or have another schema, records with a metric that is
-    not a number, results of another run than the one last asked for in their folder, a second
-    record of one run (of one fingerprint), runs of an earlier version of posfuse beside those of
-    this one, and all runs of a cell with two configurations.
+    It leaves out what `usable` leaves out, and records with a metric that is not a number.
 
     Columns: the record's keys, nested ones joined with dots ("test.accuracy"), `folder`, and
     `length`, the mean number of tokens of the training documents, cut at data.max_len, over the
@@ -42,19 +39,11 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
         raise InputError(
             f"{root}: no such folder; give the folder of a sweep, such as multirun/quickstart"
         )
-    rows: list[dict[str, Any]] = []
-    problems = []
-    for path in results_in(root):
-        try:
-            check_is_current(path.parent)
-            rows.append(row_of(path))
-        except InputError as error:
-            problems.append(str(error))
+    rows, problems = usable(root, row_of)
     if not rows:
-        why = f" ({problems[0]})" if problems else ""
-        raise InputError(f"{root}: no finished runs{why}; run posfuse train -m first")
+        nothing = f"{root}: no finished runs; run posfuse train -m first"
+        raise InputError(problems[-1] if problems else nothing)
     runs = pd.DataFrame(rows)
-    in_place = _in_place(runs)
     runs["variant"] = _readable(runs)
     runs["variant"] = _without_defaults(runs)
     tokens = runs["mean_tokens.train"]
@@ -64,18 +53,7 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
         of_corpus=tokens.groupby(runs["data"]).transform("mean"),
     )
     runs = runs.sort_values(["of_corpus", *CELL, "seed", "folder"]).reset_index(drop=True)
-    runs = runs.drop(columns="of_corpus")
-    runs, copies = _once(runs, in_place)
-    problems += copies
-    runs, earlier = _of_one_version(runs)
-    problems += earlier
-    mixed = _problems_of_cells(runs)
-    problems += mixed.values()
-    keys = runs[["sweep_id", *CELL]].itertuples(index=False, name=None)
-    whole = runs[[key not in mixed for key in keys]]
-    if whole.empty:
-        raise InputError(problems[-1])
-    return whole.reset_index(drop=True), problems
+    return runs.drop(columns="of_corpus"), problems
 
 
 def _readable(runs: pd.DataFrame) -> "pd.Series[str]":
@@ -108,40 +86,6 @@ def _without_defaults(runs: pd.DataFrame) -> "pd.Series[str]":
 def naming_columns(runs: pd.DataFrame) -> list[str]:
     """The columns of CELL that name a cell of these runs. A variant of all runs is left out."""
     return CELL[:-1] if runs["variant"].nunique() == 1 else CELL
-
-
-def _once(runs: pd.DataFrame, in_place: set[str]) -> tuple[pd.DataFrame, list[str]]:
-    """Each run once, and a line for each further record of it. A record at its place in the sweep
-    has priority, also over a copy of the whole sweep in a folder of the sweep."""
-    is_moved, depth = (
-        ~runs["folder"].isin(in_place),
-        runs["folder"].map(lambda f: len(Path(f).parts)),
-    )
-    moved_last = runs.assign(is_moved=is_moved, depth=depth)
-    moved_last = moved_last.sort_values(["is_moved", "depth"], kind="stable")
-    used = moved_last.groupby(["sweep_id", "fingerprint"])["folder"].transform("first")
-    used = used[runs.index]
-    is_copy = runs["folder"] != used
-    lines = [
-        f"{folder}: second record of the run in {first}, left out; remove one of the two"
-        for folder, first in zip(runs["folder"][is_copy], used[is_copy], strict=True)
-    ]
-    return runs[~is_copy], lines
-
-
-def _of_one_version(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """The runs without those of an earlier version of posfuse with other numbers, if the same sweep
-    has runs of this version on the same corpus, and a line for each run that is left out."""
-    has_current = runs.groupby(["sweep_id", "data"])["is_current"].transform("any")
-    is_earlier = has_current & ~runs["is_current"]
-    lines = [EARLIER.format(folder) for folder in runs["folder"][is_earlier]]
-    return runs[~is_earlier], lines
-
-
-def _in_place(runs: pd.DataFrame) -> set[str]:
-    """The folders of the runs that are at their place in a sweep."""
-    places: list[Any] = runs[[*CELL, "seed", "folder"]].to_dict("records")
-    return {run["folder"] for run in places if lies_in(run, Path(run["folder"]))}
 
 
 def predicting(
@@ -198,36 +142,10 @@ def by_settings(runs: pd.DataFrame, metric: Metric, *without: str) -> pd.DataFra
     )
 
 
-def _problems_of_cells(runs: pd.DataFrame) -> dict[Any, str]:
-    """A line for every cell whose runs differ in more than their seed, by (sweep_id, *CELL): in
-    their settings, or in the code of an operator of the user."""
-    lines = {}
-    settings = settings_columns(runs)
-    for cell, group in runs.groupby(["sweep_id", *CELL], sort=False):
-        if group["configuration"].nunique() > 1:
-            kinds = group[~group["configuration"].duplicated()]
-            first, other = kinds.iloc[0], kinds.iloc[1]
-            different = differing(first[settings], other[settings])
-            fix = "give one of them a sweep_id of its own"
-            if str(first.get("settings.data.path")) != str(other.get("settings.data.path")):
-                different = f"two corpora named {first['data']!r}"
-                fix = "run one of them again with data.name=NAME"
-            lines[cell] = (
-                f"{first['folder']} and {other['folder']}: one cell with two configurations "
-                f"({different}); the cell is left out, {fix}"
-            )
-        elif "code" in group and group["code"].nunique() > 1:
-            first, other = group.dropna(subset=["code"]).drop_duplicates("code")["folder"][:2]
-            lines[cell] = (
-                f"{first} and {other}: one cell with two versions of your code; the cell is left "
-                "out, run its earlier seeds again"
-            )
-        elif group["seed"].duplicated().any():
-            twice = group[group["seed"].duplicated(keep=False)]
-            seed = f"two different runs with seed {twice['seed'].iloc[0]}"
-            folders = " and ".join(twice["folder"][:2])
-            lines[cell] = f"{folders}: {seed}; the cell is left out, remove one of them"
-    return lines
+def _in_place(runs: pd.DataFrame) -> set[str]:
+    """The folders of the runs that are at their place in a sweep."""
+    places: list[Any] = runs[[*CELL, "seed", "folder"]].to_dict("records")
+    return {run["folder"] for run in places if lies_in(run, Path(run["folder"]))}
 
 
 def missing(folder: str | Path, runs: pd.DataFrame) -> list[str]:

@@ -14,15 +14,15 @@ from posfuse.config import SeedsConfig
 from posfuse.errors import InputError
 from posfuse.evidence.metric import METRICS
 from posfuse.runs.folders import VARIANT_LETTERS
-from posfuse.runs.identity import flatten, is_current
-from posfuse.runs.records import CLASSES, OTHER, WINDOWS, read_placed
+from posfuse.runs.identity import flatten
+from posfuse.runs.records import CLASSES, OTHER, WINDOWS, Record
 
 BY_LENGTH = re.compile(r"(lengths|sliding)\.([0-9]+)\.(\w+)")
 
 
-def row_of(path: Path) -> dict[str, Any]:
-    """A record as a row. Raises InputError if a key that the report needs is missing or wrong."""
-    record = read_placed(path)
+def row_of(path: Path, record: Record) -> dict[str, Any]:
+    """The record in this file as a row. Raises InputError if a key that the report needs is missing
+    or wrong."""
     row = {"label_names": [], **flatten(record), "folder": str(path.parent)}
     expected = dict(EXPECTED)
     if not any(metric.column in row for metric in METRICS.values()):
@@ -37,6 +37,8 @@ def row_of(path: Path) -> dict[str, Any]:
             expected[key] = SCORES[name]
             if split != "test":
                 expected["settings.data.max_len"] = AN_AMOUNT
+        elif name == "documents" and BY_LENGTH.fullmatch(key):
+            expected[key] = A_SIZE
         elif key in OF_SETTINGS and row[key] is not None:
             expected.setdefault(key, OF_SETTINGS[key])
     for key, (kind, is_valid) in expected.items():
@@ -48,7 +50,6 @@ def row_of(path: Path) -> dict[str, Any]:
     row |= dict.fromkeys((key for key in OPTIONAL if row.get(key) is None), np.nan)
     settings = {k: v for k, v in record["settings"].items() if k != "seed"}
     row["configuration"] = json.dumps(settings, sort_keys=True)
-    row["is_current"] = is_current(record)
     return row
 
 
@@ -61,9 +62,12 @@ def is_number(value: Any) -> bool:
 
 
 MEASURED = ("a number", lambda v: v is None or is_number(v))
-OPTIONAL = ("latency_ms", "parameters", "fusion_parameters", "documents.test")
+OPTIONAL = (
+    "latency_ms", "parameters", "fusion_parameters", "documents.test", "best_evaluation",
+    "evaluations",
+)  # fmt: skip
 A_SHARE = ("a number from 0 to 1", lambda v: is_number(v) and 0 <= v <= 1)
-AN_AMOUNT = ("a number from 0 on", lambda v: is_number(v) and v >= 0)
+AN_AMOUNT = ("a number of at least 0", lambda v: is_number(v) and v >= 0)
 ABOVE_0 = ("a number above 0", lambda v: is_number(v) and v > 0)
 A_SIZE = ("a whole number above 0", lambda v: type(v) is int and 0 < v < 2**63)
 A_SEED = ("a whole number", lambda v: type(v) is int and abs(v) < 2**63)
@@ -88,6 +92,7 @@ EXPECTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "mean_tokens.train": ABOVE_0,
     **dict.fromkeys(OPTIONAL, MEASURED),
     "documents.test": ("a whole number above 0", lambda v: v is None or (type(v) is int and v > 0)),
+    "code": ("a text", lambda v: v is None or isinstance(v, str)),
     "label_names": ("a list of texts", lambda v: isinstance(v, list)
                     and all(isinstance(name, str) for name in v)),
 }  # fmt: skip

@@ -64,7 +64,7 @@ def write(sweep: Sweep, sections: list[Section], command: str, out: Path) -> Pat
         encodings=", ".join(sweep.runs["encoding"].unique()),
     )
     path = page.write(sections, sweep.name, command, sweep.runs, out, summary=summary)
-    formats.write_csv(sweep.runs.drop(columns=["configuration", "is_current"]), out / "runs.csv")
+    formats.write_csv(sweep.runs.drop(columns="configuration"), out / "runs.csv")
     return path
 
 

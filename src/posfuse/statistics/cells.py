@@ -98,9 +98,7 @@ def convergence(runs: pd.DataFrame) -> pd.DataFrame:
 
     Evaluations are those on the validation split.
     """
-    frame = runs.reindex(columns=[*CELL, *COUNTS])
-    frame[COUNTS] = frame[COUNTS].apply(pd.to_numeric, errors="coerce")
-    frame = frame.dropna()
+    frame = runs.reindex(columns=[*CELL, *COUNTS]).dropna()
     frame["last"] = was_last(frame)
     return frame.groupby(CELL, sort=False, as_index=False).agg(
         n=("last", "size"),

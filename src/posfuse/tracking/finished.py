@@ -35,10 +35,10 @@ class Finished:
     diagnostics: list[Diagnostic]
 
     @classmethod
-    def read(cls, folder: Path) -> "Finished":
-        """Read a finished run. Raises InputError if a file is missing or differs from its
-        digest."""
-        record = records.read_placed(folder / records.RESULT)
+    def read(cls, folder: Path, record: records.Record | None = None) -> "Finished":
+        """Read a finished run, with its record if that is not given. Raises InputError if a file is
+        missing or differs from its digest."""
+        record = record or records.read_placed(folder / records.RESULT)
         if not seals.is_whole(path := folder / records.PREDICTIONS):
             raise InputError(f"{path}: missing or damaged; {records.RUN_AGAIN}")
         history, steps = _read_rows(folder, records.HISTORY), []

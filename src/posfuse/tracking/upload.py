@@ -16,8 +16,8 @@ from typing import Any
 from posfuse.config import LoggerConfig
 from posfuse.errors import InputError
 from posfuse.runs import configs, identity, records
-from posfuse.runs.folders import lies_in, results_in, started_in
-from posfuse.runs.multirun import check_is_current
+from posfuse.runs.folders import results_in, started_in
+from posfuse.runs.usable import usable
 from posfuse.tracking import projection, server
 from posfuse.tracking.finished import Finished, artifact_name, complete
 from posfuse.tracking.places import prepare, project_of
@@ -36,66 +36,13 @@ class Upload:
 
 
 def read(sweep: Path, suffix: str) -> tuple[list[Upload], list[str]]:
-    """The sweep's finished runs, and a line for each record or cell that `collect` leaves out too:
-    a record that cannot be read, does not belong to the run that was last asked for, is a second
-    record of a run, or is of an earlier version; a cell with two configurations or two runs of one
-    seed."""
-    recorded, problems = [], []
-    for result in results_in(sweep):
-        try:
-            check_is_current(result.parent)
-            run, logger = Finished.read(result.parent), configs.read_config(result.parent).logger
-        except InputError as error:
-            problems.append(str(error))
-            continue
-        recorded.append(Upload(run, projection.run_id(run.record, suffix), logger))
-    # As in `collect`: a record at its place in the sweep has priority over a copy.
-    recorded.sort(key=lambda own: _distance(own.run))
-    uploads: dict[tuple[str, str], Upload] = {}  # by sweep and fingerprint
-    for own in recorded:
-        used = uploads.setdefault((own.run.record["sweep_id"], own.run.record["fingerprint"]), own)
-        if used is not own:
-            problems.append(
-                f"{own.run.folder}: second record of the run in {used.run.folder}, left out; "
-                "remove one of the two"
-            )
-    cells: dict[tuple[str, ...], list[Upload]] = {}
-    current = {_corpus(own) for own in uploads.values() if identity.is_current(own.run.record)}
-    for own in uploads.values():
-        record = own.run.record
-        if _corpus(own) in current and not identity.is_current(record):
-            problems.append(identity.EARLIER.format(own.run.folder))
-            continue
-        name = (str(record[axis]) for axis in ("sweep_id", "data", "encoding", "fusion", "variant"))
-        cells.setdefault(tuple(name), []).append(own)
-    mixed = [of_cell for of_cell in cells.values() if not _is_one_configuration(of_cell)]
-    problems += [
-        f"{of_cell[0].run.folder}: its cell has two configurations or codes, or a seed twice; the "
-        "cell is left out, posfuse report says how to correct it"
-        for of_cell in mixed
-    ]
-    return [own for of_cell in cells.values() if of_cell not in mixed for own in of_cell], problems
+    """The sweep's finished runs, and a line for each record or cell that is left out (`usable`)."""
 
+    def upload(path: Path, record: records.Record) -> Upload:
+        run, logger = Finished.read(path.parent, record), configs.read_config(path.parent).logger
+        return Upload(run, projection.run_id(record, suffix), logger)
 
-def _distance(run: Finished) -> tuple[bool, int]:
-    """Sorts a record at its place in the sweep before the others, and a short path before a long
-    one."""
-    return not lies_in(run.record, run.folder), len(run.folder.parts)
-
-
-def _corpus(upload: Upload) -> tuple[str, str]:
-    """The sweep and the corpus of a run."""
-    return upload.run.record["sweep_id"], upload.run.record["data"]
-
-
-def _is_one_configuration(of_cell: list[Upload]) -> bool:
-    """True if the runs of a cell differ in their seeds and in nothing else."""
-    records_of_cell = [upload.run.record for upload in of_cell]
-    settings = [record["settings"] for record in records_of_cell]
-    kinds = {identity.fingerprint_of({**own, "seed": 0}) for own in settings}
-    codes = {record["code"] for record in records_of_cell if "code" in record}
-    seeds = {own["seed"] for own in settings}
-    return len(kinds) == 1 and len(codes) < 2 and len(seeds) == len(of_cell)
+    return usable(sweep, upload)
 
 
 def sync(uploads: list[Upload], files: Path) -> list[str]:

@@ -40,11 +40,11 @@ def run_of(row: Row, name: str, metric: Metric, value: float, out: Path, root: P
     """
     is_inside = out.resolve().is_relative_to(root.resolve())
     link = quote(Path(os.path.relpath(row["folder"], out)).as_posix()) if is_inside else ""
-    best = row.get("best_evaluation", np.nan)
+    best, every = (row.get(name, np.nan) for name in ("best_evaluation", "evaluations"))
     return {
         "name": f"{name} seed={row['seed']}",
         "result": "diverged" if row.get("diverged") else metric.number(value),
-        "best": "" if np.isnan(best) else f"{best:.0f} of {row['evaluations']:.0f}",
+        "best": "" if np.isnan(best + every) else f"{best:.0f} of {every:.0f}",
         "link": link,
     }
 
