@@ -57,9 +57,9 @@ def test_answers_beyond_the_first_screen_are_folded():
     answers = [replace(AHEAD_BY_3, comparison=f"operator{i} - add") for i in range(MOST + 2)]
     shown, _, folded = html_of(*answers).partition('<details class="more">')
     assert "operator17 - add" in shown
-    assert "<summary>2 more comparisons</summary>" in folded
+    assert "<summary>2 more rows</summary>" in folded
     assert re.findall(r"operator\d+", folded) == ["operator18", "operator19"]
-    assert "more comparisons" not in html_of(*answers[:MOST])
+    assert "more rows" not in html_of(*answers[:MOST])
 
 
 def test_a_report_has_a_row_for_each_comparison_and_says_nothing_twice(tmp_path):

@@ -282,7 +282,10 @@ def test_a_renamed_sweep_lacks_the_same_runs(whole, tmp_path):
         whole.rename(folder)  # the first time to its own name
         runs, _ = collect(folder)
         assert missing(folder, runs) == [name]
-        assert failures(folder, runs) == ["not done: 1 failed", f"{folder / name}: no luck"]
+        assert failures(folder, runs) == [
+            "runs without a result: 1 failed",
+            f"{folder / name}: no luck",
+        ]
 
 
 def test_failures_of_another_sweep_are_not_those_of_a_sweep_with_the_name_of_its_corpus(tmp_path):
@@ -292,7 +295,7 @@ def test_failures_of_another_sweep_are_not_those_of_a_sweep_with_the_name_of_its
         run.mkdir(parents=True)
         write_failure(run, "failed", sweep)
     count, *lines = failures(tmp_path, collect(tmp_path)[0])
-    assert count == "not done: 2 failed"
+    assert count == "runs without a result: 2 failed"
     assert [line.rpartition(": ")[2] for line in lines] == ["tiny", "tiny"]
 
 
@@ -450,7 +453,8 @@ def test_a_damaged_failure_is_still_a_failure(sweep):
     for text in ("", "{", "[]", "{}", '{"message": null}'):
         (folder / "failure.json").write_text(text)
         assert failures(sweep, collect(sweep)[0]) == [
-            "not done: 1 failed", f"{folder}: the run failed, but failure.json is damaged"
+            "runs without a result: 1 failed",
+            f"{folder}: the run failed, but failure.json is damaged",
         ]  # fmt: skip
 
 

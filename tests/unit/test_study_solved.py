@@ -166,8 +166,8 @@ def test_a_study_judges_the_share_and_shows_the_accuracy_of_solved_runs():
     text = tables.numbers(v, ACCURACY)
     assert text.startswith("concat - add in the share of solved runs: +68.8 points (+")
     assert text.endswith(
-        "16 seeds. Solved: 15 and 4 runs. Accuracy where both are solved: +1.0 (95 % interval -0.3 "
-        "to +2.3), 4 seeds, exploratory."
+        "16 seeds. Solved runs: 15 of concat, 4 of add. Accuracy where both are solved: +1.0 (95 % "
+        "interval -0.3 to +2.3), 4 seeds, exploratory."
     )
     assert "A run is solved if its test accuracy is at least 90 %" in tables.legend(own)
     assert "about normal" not in tables.legend(own)
@@ -178,7 +178,7 @@ def test_a_study_judges_the_share_and_shows_the_accuracy_of_solved_runs():
 def test_no_seed_that_both_solve_has_no_accuracy():
     (v,) = looks.progress(study(), study_runs(add=[30.0] * 16, concat=[95.0] * 16)).verdicts
     assert np.isnan(v.solved.both.mean)
-    assert tables.numbers(v, ACCURACY).endswith("Solved: 16 and 0 runs.")
+    assert tables.numbers(v, ACCURACY).endswith("Solved runs: 16 of concat, 0 of add.")
 
 
 def test_captions_name_the_share_or_both_quantities():

@@ -69,7 +69,7 @@ MISTAKES = [
     ({"testing__seeds": "96-110"}, "testing.seeds: 100 are tuning seeds too; use fresh ones"),
     ({"testing__seeds": "0-6"}, "testing.seeds: 7 seeds, but the last look needs 8"),
     ({"testing__seeds": [1, 2, 2, 3, 4, 5, 6, 7]}, "testing.seeds: must be seeds, each given once"),
-    ({"testing__looks": [8, 4]}, "testing.looks: must be ascending numbers of seeds from 2 on"),
+    ({"testing__looks": [8, 4]}, "testing.looks: must be ascending numbers of seeds, each at"),
     ({"testing__alpha": 0}, "testing.alpha: Input should be greater than 0 (got 0)"),
     ({"testing__spent": [0.05]}, "testing.spent: must be the alpha spent up to each of the 2 look"),
     ({"tuning__grid": {"optim.lr": [0.1]}}, "tuning.grid.optim.lr: List should have at least 2"),

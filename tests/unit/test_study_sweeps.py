@@ -127,13 +127,14 @@ def test_the_page_says_what_the_records_state():
     late = run | {"started": "2026-11-25T11:58:00+00:00"}
     frozen = f"Frozen at {FROZEN}."
     assert provenance(PLAN, pd.DataFrame([run, run, {"diverged": True}])) == (
-        f"{frozen} Test runs of this plan that started later: 2."
+        f"{frozen} Test runs of this plan that started after that time: 2."
     )
     assert provenance(PLAN, pd.DataFrame([run, late, {"seed": 0, "diverged": False}])) == (
-        f"{frozen} Test runs of this plan that started later: 1. Up to 10 minutes earlier, by the "
-        "clock of their machine: 1. Test runs that state no plan or no start: 1."
+        f"{frozen} Test runs of this plan that started after that time: 1. Test runs that started "
+        "up to 10 minutes earlier by their machine's clock: 1. Test runs that name no plan or no "
+        "time of their start: 1."
     )
-    assert "did not record when" in provenance(replace(PLAN, frozen=""), pd.DataFrame([run]))
+    assert "is not recorded" in provenance(replace(PLAN, frozen=""), pd.DataFrame([run]))
 
 
 def test_only_an_arms_own_run_counts_as_one_that_diverged(sweep):

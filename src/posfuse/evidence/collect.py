@@ -197,9 +197,8 @@ def failures(folder: str | Path, runs: pd.DataFrame) -> list[str]:
         and (Path(folder, MULTIRUN).exists() or _sweep_of(r) in sweeps)
     ]
     kinds = Counter("refused" if f["kind"] == "config" else f["kind"] for _, f in unfinished)
-    count = (
-        [f"not done: {', '.join(f'{n} {kind}' for kind, n in kinds.items())}"] if unfinished else []
-    )
+    counted = ", ".join(f"{n} {kind}" for kind, n in kinds.items())
+    count = [f"runs without a result: {counted}"] if unfinished else []
     return [*count, *(f"{run}: {failure['message']}" for run, failure in unfinished)]
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from posfuse.data.csv_files import rows
 from posfuse.data.names import canonical, check_distinct, check_printable
 from posfuse.errors import InputError, input_errors
-from posfuse.evidence.metric import Metric
 
 if TYPE_CHECKING:  # importing pandas takes half a second, and help does not need it
     import pandas as pd
@@ -18,14 +17,6 @@ if TYPE_CHECKING:  # importing pandas takes half a second, and help does not nee
 UNITS = ("fraction", "percent", "raw")
 LARGEST = 1e100  # of a raw value, because squares of larger ones overflow
 SHOWN = 8  # names in an error message
-
-
-class ForeignMetric(Metric):
-    """A metric of another study, whose values may not be of a test split."""
-
-    @property
-    def points(self) -> str:
-        return f"points of {self.title}" if self.is_share else self.title
 
 
 @dataclass(frozen=True)

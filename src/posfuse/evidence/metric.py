@@ -28,6 +28,7 @@ class Metric:
     effect: float = 1.0  # the difference for which the needed seeds are listed
     guess: float = 0.0  # the value of guessing
     has_classes: bool = False  # True: guessing gives 1 / the number of classes instead
+    split: str = "test "  # what precedes the name; "" if values may be of another split
     counts_documents: bool = True  # True: a value in percent is a fraction of the test documents
 
     @property
@@ -47,7 +48,8 @@ class Metric:
     @property
     def points(self) -> str:
         """The unit of a difference on the test split, in full."""
-        return f"points of test {self.title}" if self.is_share else f"test {self.unit}"
+        own = self.title if self.is_share else self.unit
+        return f"{'points of ' * self.is_share}{self.split}{own}"
 
     @property
     def tie(self) -> float:

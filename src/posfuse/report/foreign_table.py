@@ -10,7 +10,7 @@ import pandas as pd
 
 from posfuse.data.names import canonical
 from posfuse.errors import InputError
-from posfuse.evidence.foreign import Columns, ForeignMetric, first_names, read_foreign
+from posfuse.evidence.foreign import Columns, first_names, read_foreign
 from posfuse.evidence.metric import Metric
 from posfuse.report import formats
 from posfuse.report.sections.cautions_table import cautions_section
@@ -82,7 +82,8 @@ def criteria_of(columns: Columns, criteria: Criteria, lower_is_better: bool) -> 
     is_raw = columns.unit == "raw"
     # Raw values have three digits of the margin.
     digits = max(2, 2 - math.floor(math.log10(criteria.margin))) if is_raw else 2
-    metric = ForeignMetric(
+    metric = Metric(
+        split="",
         name=columns.value,
         title=columns.value,
         unit=columns.value if is_raw else "points",

@@ -28,14 +28,14 @@ ONE_SPLIT = "all seeds share one data split, and no interval contains its noise"
 ONE_TEST = "all seeds share the test documents, and no interval contains their noise"
 TUNED = "tuned once, and no interval contains the noise of tuning"
 CHANCE = "close to guessing"
-GUESSED = "guessing counts as solved"
+GUESSED = "guessing reaches the limit of a solved run"
 GROUPS = "runs in two groups, which makes a t-interval unreliable"
 INSTEAD = (
     "Runs in two groups: a study with `solved: 90` compares the shares of solved runs instead."
 )
 LAST = "still improving in most runs"
 EDGE = "best value at the edge of those tried"
-# In a table:
+# The order of rows in the table of cautions:
 ORDER = (FEW, FEW_VALUES, ONE_SPLIT, ONE_TEST, TUNED, CHANCE, GUESSED, GROUPS, LAST, EDGE)
 
 NEAR = 1 / 20  # close to guessing: fraction of the way from guessing to the best possible value

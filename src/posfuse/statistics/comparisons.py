@@ -80,7 +80,9 @@ def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[
     settings = settings_columns(runs, "fusion.")
     no_number = pd.Series([np.nan])
     groups = dict(iter(runs.groupby(CELL, sort=False)))
-    outcomes, shown = outcomes_of(runs, metric), len(naming_columns(runs))
+    values = runs.assign(value=metric.of(runs))
+    outcomes = values.pivot(index="seed", columns=CELL, values="value")
+    shown = len(naming_columns(runs))
     for cell, group in groups.items():
         data, encoding, fusion, variant = cell
         if fusion == base_name:
@@ -163,11 +165,6 @@ def compare_arms(
 def no_comparison(criteria: Criteria) -> list[str]:
     """The keys of `compare_arms`, as columns of a frame without rows."""
     return list(compare_arms("a", "b", pd.DataFrame({"a": [0.0], "b": [0.0]}), criteria) or [])
-
-
-def outcomes_of(runs: pd.DataFrame, metric: Metric) -> pd.DataFrame:
-    """The metric on the test split, with a row for each seed and a column for each cell."""
-    return runs.assign(value=metric.of(runs)).pivot(index="seed", columns=CELL, values="value")
 
 
 def step_of(metric: Metric, documents: float) -> float:

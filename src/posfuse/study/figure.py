@@ -25,12 +25,12 @@ def hypotheses(
     asked = [v.hypothesis for v in verdicts]
     beyond = any(h.outcome == BEYOND and h.solved is None for h in asked)
     longer = ", or of its mean beyond the trained length" if beyond else ""
-    early = f', with "decided at" the 95 % interval over all {verdicts[0].units}'
+    early = f', in rows with "decided at" the 95 % interval over all {verdicts[0].units}'
     has_early = any(v.all_seeds for v in verdicts)
     caption = (
         f"difference in {quantity(asked, metric)}{longer}; small mark: one "
-        f"{verdicts[0].units.removesuffix('s')}; line: the interval that holds at all looks "
-        f"together{early * has_early}; shaded: the margin within which a difference does not matter"
+        f"{verdicts[0].units.removesuffix('s')}; line: the interval that is valid over all "
+        f"looks{early * has_early}; shaded: the margin within which a difference does not matter"
     )
     rows = [
         {

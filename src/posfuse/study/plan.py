@@ -261,9 +261,9 @@ def provenance(plan: Plan, runs: pd.DataFrame) -> str:
     known = stated.dropna()["started"]
     early = sum(started < plan.frozen for started in known)
     counts = {
-        "Test runs of this plan that started later": len(known) - early,
-        "Up to 10 minutes earlier, by the clock of their machine": early,
-        "Test runs that state no plan or no start": len(stated) - len(known),
+        "Test runs of this plan that started after that time": len(known) - early,
+        "Test runs that started up to 10 minutes earlier by their machine's clock": early,
+        "Test runs that name no plan or no time of their start": len(stated) - len(known),
     }
     lines = [f"{what}: {n}." for what, n in counts.items() if n]
     return " ".join([f"Frozen at {plan.frozen}.", *lines])

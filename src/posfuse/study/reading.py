@@ -183,7 +183,7 @@ def _check_test(test: Evaluation, tuning: list[int], units: str) -> None:
         raise InputError(f"testing.seeds: {listed} are tuning seeds too; use fresh ones")
     if not looks or looks != sorted(set(looks)) or looks[0] < 2:
         raise InputError(
-            f"testing.looks: must be ascending numbers of {units} from 2 on (got {looks})"
+            f"testing.looks: must be ascending numbers of {units}, each at least 2 (got {looks})"
         )
     if len(seeds) < looks[-1]:
         raise InputError(

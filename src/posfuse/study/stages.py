@@ -194,7 +194,7 @@ def freeze(name: str, study: Study, extra: list[str], say: Say) -> Plan:
     if plan is not None and _has_its_configs(name, plan, extra):
         return plan
     if (path := OUTPUT / name / plans.PLAN).exists():
-        say(f"{path}: the study, conf/, the texts or posfuse changed since; freezing it again")
+        say(f"{path}: not of the current study, conf/, texts or posfuse; a new plan replaces it")
     check_arms(name, study, extra, say)
     return _tune(name, study, extra, say)
 

@@ -145,7 +145,7 @@ def _status(name: str, study: Study, extra: list[str], again: str) -> None:
             _tuning_status(f"tuning {part}".rstrip(), sweep)
     if frozen is None:
         is_old = (OUTPUT / name / plan.PLAN).exists()
-        what = "frozen before the file or posfuse was changed" if is_old else "not frozen yet"
+        what = "out of date, the file or posfuse has changed" if is_old else "not frozen yet"
         print(f"plan: {what}; run it with {again}", flush=True)
         return
     _say(f"plan: frozen in {OUTPUT / name / plan.PLAN}, digest {frozen.digest[:16]}")

@@ -176,7 +176,9 @@ def quantity(hypotheses: Iterable[Hypothesis], metric: Metric) -> str:
 
 def solved_sentence(solved: Solved, h: Hypothesis, metric: Metric) -> str:
     """The number of solved runs, and the difference of results over seeds that both arms solve."""
-    counts, both = f"Solved: {solved.arm} and {solved.than} runs.", solved.both
+    arm, than = h.operands
+    counts = f"Solved runs: {solved.arm} of {arm}, {solved.than} of {than}."
+    both = solved.both
     if not both.n:
         return counts
     size = size_text(both.mean, both.low, both.high, metric.digits - 1, of=OF_T)

@@ -51,14 +51,17 @@ TO_COME = RunStatus("not proposed yet", "", "missing")  # a run of a trial of a 
 
 def runs_of(sweep: Path) -> list[RunStatus]:
     """Every run that the sweep's last command asked for, also those that a search has not proposed
-    yet, and every other run in the folder."""
+    yet, and every other run in the folder. Raises InputError if there is no run."""
     if (sweep / "config.yaml").exists():
         raise InputError(f"{sweep}: a run's folder; give a sweep's folder, such as multirun/mine")
     asked = read_multirun(sweep)
     wanted = dict.fromkeys(sweep / folder for folder in asked.folders)
     every = wanted | dict.fromkeys(started_in(sweep))
     runs = [status_of(folder, sweep, folder in wanted) for folder in every]
-    return runs + [TO_COME] * asked.to_come
+    runs += [TO_COME] * asked.to_come
+    if not runs:
+        raise InputError(f"{sweep}: no runs here; run posfuse train -m first")
+    return runs
 
 
 def status_of(folder: Path, sweep: Path, is_asked: bool = False) -> RunStatus:
@@ -260,7 +263,7 @@ def main(arguments: Namespace) -> None:
     """posfuse status FOLDER: prints the state once; in a terminal it updates until all is done."""
     sweep = arguments.folder
     console = Console(highlight=False)
-    runs = _present(sweep)
+    runs = runs_of(sweep)
     if arguments.once or not sys.stdout.isatty():
         console.print(page(sweep, runs, console.width), soft_wrap=True)
     else:
@@ -268,14 +271,8 @@ def main(arguments: Namespace) -> None:
         with Live(page(sweep, runs, *size), console=console, auto_refresh=False) as live:
             while any(run.state != "done" for run in runs):
                 time.sleep(REFRESH)
-                runs = _present(sweep)
+                runs = runs_of(sweep)
                 size = console.width, console.height - 1
                 live.update(page(sweep, runs, *size), refresh=True)
     if step := next_step(sweep, runs):
         console.print(Text(f"next: {step}"), soft_wrap=True)
-
-
-def _present(sweep: Path) -> list[RunStatus]:
-    if runs := runs_of(sweep):
-        return runs
-    raise InputError(f"{sweep}: no runs here; run posfuse train -m first")

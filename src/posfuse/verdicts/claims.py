@@ -213,7 +213,7 @@ def _test(
         tested = " tested beyond data.max_len" if claim.kind == EXTRAPOLATES else ""
         return ClaimVerdict(claim, f"needs runs{tested} {absent}")
     if claim.than == criteria.baseline:
-        return ClaimVerdict(claim, f"needs another fusion than the baseline {claim.than} in than")
+        return ClaimVerdict(claim, f"than names the baseline {claim.than}; name another fusion")
     default = criteria.margin if claim.kind == "negligible" else 0.0
     margin = default if claim.margin is None else claim.margin
     others = comparisons[comparisons["fusion"] == claim.than]

@@ -19,10 +19,10 @@ from posfuse.statistics.power import seeds_for_difference, seeds_for_equivalence
 
 EXTRAPOLATES = "extrapolates"  # a gain in the area beyond the trained length
 POWER = (
-    "about {} per cell decide it at 80 % power, if the means stay as they are, for the upper 80 % "
-    "limits of the standard deviations"
+    "about {} per cell would decide it with 80 % power if the true means are the measured ones "
+    "(planned for the upper 80 % confidence limit of each standard deviation)"
 )
-STABLE = "about {} decide it at 80 % power, if the spreads stay as they are"
+STABLE = "about {} would decide it with 80 % power if the true spreads are the measured ones"
 FIT = 0.05  # a slope over lengths is not interpreted if p of the lack of fit is at most this
 
 
@@ -64,7 +64,7 @@ def how_to_settle(tests: Sequence[Test], settles: str, alpha: float) -> str:
     against = [n for test, n in zip(tests, needed, strict=True) if test.is_contrary]
     most = min(against) if against else max(needed)  # one counter-example refutes
     if not np.isfinite(most):
-        return "no number of seeds decides it, if the spreads and differences stay as they are"
+        return "no number of seeds would decide it if the true values are the measured ones"
     return settles.format(f"{most:,.0f} seeds")
 
 

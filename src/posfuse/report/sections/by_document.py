@@ -34,8 +34,8 @@ def section(sweep: Sweep) -> Section:
                      "document length, across corpora and inside each corpus."),
             *drawing(confusions, documents.confusions, labels, criteria.baseline,
                      caption=f"Confusion matrix minus that of {criteria.baseline} in points, mean "
-                     "over seeds. Each row is a true class; its points are shares of its test "
-                     "documents."),
+                     "over seeds. Each row is a true class; values are points of the class's "
+                     "test documents."),
         ],
         tables=[
             interactions_table(interactions(comparisons, sweep.metric), criteria),
@@ -142,8 +142,8 @@ def interactions_table(interactions: pd.DataFrame, criteria: Criteria) -> Table:
         "slope for each seed that all corpora have; the table shows the mean of these n slopes, "
         "its 95 % t interval, and the two-sided p of a t-test and of sign flips. p fit: lack of "
         "fit, a t-test of the seeds' mean curvature, from three lengths; if it is small, the gain "
-        "does not follow a straight line and its slope means little. one task: its name, if the "
-        "corpora differ only in its length; if it is empty, they differ in more.",
+        "does not follow a straight line and its slope means little. one task: the task's name "
+        "if the corpora differ only in length; empty if they also differ otherwise.",
     )
 
 

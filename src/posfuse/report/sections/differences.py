@@ -180,8 +180,8 @@ def outside_family(comparisons: pd.DataFrame, criteria: Criteria) -> str:
         EXPLORATORY: f"exploratory: not in the sweep's primary family "
         f"({', '.join(criteria.primary)}), so its p-values are not adjusted (unadj.) and decide "
         "nothing.",
-        PLACEBO: "placebo: without position; the table of placebos compares it with the same "
-        "operator with position.",
+        PLACEBO: "placebo: the fused table is zeros; the table of placebos compares it with the "
+        "same operator with its table.",
     }
     roles = set(comparisons["role"])
     return " ".join(text for role, text in texts.items() if role in roles)

@@ -92,10 +92,10 @@ def _solved_table(
         name=name,
         title=title,
         caption=f"A run solves its task if its test {metric.title} is above this number of "
-        f"percent. {metric.title}: mean ± standard deviation over all runs, which describes no run "
-        "where they are in two groups. solved: how many runs, and the exact (Clopper-Pearson) 95 % "
-        "interval of "
-        f"their share in %. {baseline} solved, difference (of the shares, in points), gained and "
+        f"percent. {metric.title}: mean ± standard deviation over all runs; if the runs form two "
+        "groups, few runs are near this mean. solved: how many runs, and the exact "
+        f"(Clopper-Pearson) 95 % interval of their share in %. {baseline} solved, difference (of "
+        "the shares, in points), gained and "
         f"lost (seeds that only the operator, or only {baseline}, solves) belong to the paired "
         "seeds. The interval is Newcombe's for paired shares; McNemar's exact test compares gained "
         "with lost and is the stricter of the two with few seeds. p is not adjusted.",
@@ -130,10 +130,9 @@ def variance_tables(spreads: pd.DataFrame, criteria: Criteria) -> list[Table]:
         caption=f"Standard deviation of the test {metric.title}, in {metric.unit}, over n runs "
         "in which only these sources of randomness follow the seed and the others are fixed "
         "(Bouthillier et al. 2021), with its 95 % interval (chi-square, for normal results); "
-        "% of variance: its square in percent of that of the runs in which all of them follow the "
-        f"seed. The same for the difference from {criteria.baseline}, paired by seed. Each share "
-        "belongs to the values "
-        "at which the other sources are fixed. Sources that act together count in each of their "
-        "shares, so the shares may add up to more than 100.",
+        "% of variance: the variance in percent of the variance of runs in which all sources "
+        f"follow the seed. The same for the difference from {criteria.baseline}, paired by seed. "
+        "Each share belongs to the values at which the other sources are fixed. Sources that act "
+        "together count in each of their shares, so the shares may add up to more than 100.",
     )
     return [table_]
