@@ -43,7 +43,11 @@ def write_record(
         write_corpus(corpus, n_classes=2)
     settings = {"seed": seed, "data.name": data, "fusion.name": fusion, "model.d_model": 8}
     settings["data.path"] = files_digest(folder_files(str(corpus)))
+    scores = more.get("test", {})
+    metric = next((name for name in ("bits_per_byte", "exact_match") if name in scores), "accuracy")
+    reads_windows = more.get("settings", {}).get("task.name") == "language_model"
     record = {
+        "task": {"metric": metric, "predictions": "windows" if reads_windows else "classes"},
         "schema": records.SCHEMA,
         "fingerprint": f"{folder.relative_to(root)}{more.get('settings')}",
         "sweep_id": root.name,

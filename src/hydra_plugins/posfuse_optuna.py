@@ -185,7 +185,8 @@ class OptunaSweeper(PosfuseSweeper):
         return (folder / records.RESULT).exists()
 
     def write(self, trials: list[list[str]], n: int) -> None:
-        """Write multirun.yaml: a sweep over the trials so far, of n, and the seeds."""
+        """Write multirun.yaml, as a sweep over the trials so far and the seeds. n counts all trials
+        of the search."""
         arms = {f"t{i:02}": own for i, own in enumerate(trials)}
         with read_write(self.config.hydra), open_dict(self.config.hydra.sweeper):
             self.config.hydra.sweeper.update({"params": None, "arms": arms, "n_trials": n})

@@ -28,8 +28,8 @@ class RayLauncher(SweepLauncher):
         self.ray = ray
 
     def results(self, calls: list[Call]) -> Results:
-        # Otherwise Ray repeats a run that exceeds the memory without end; `max_retries` is not
-        # about such a run.
+        # Otherwise Ray repeats a run that exceeds the memory without end; `max_retries` does
+        # not limit this.
         os.environ.setdefault("RAY_task_oom_retries", "0")
         try:
             import ray

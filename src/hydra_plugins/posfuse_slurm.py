@@ -18,8 +18,8 @@ from posfuse.process import signals
 from posfuse.runs.hydra_errors import one_line
 from posfuse.sweeps.launching import Call, Results, SweepLauncher, execute
 
-# SLURM may continue a job in these states; otherwise it has left the queue. submitit takes a
-# preempted job for a running one, and a suspended job for one that has ended.
+# A job in one of these states may be continued by SLURM, or may have left the queue. submitit
+# reports a preempted job as running, and a suspended job as ended.
 STOPPED = ("PREEMPTED", "SUSPENDED")
 CANCEL_SECONDS = 300  # time limit for cancelled jobs to save; a job on a dead node does not end
 

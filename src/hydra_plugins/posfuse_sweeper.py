@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +20,20 @@ from posfuse.process.arguments import refuse_twice
 from posfuse.runs import records
 from posfuse.runs.composing import Composer
 from posfuse.runs.folders import folder_of, folders_of, other_overrides, sweep_folder
-from posfuse.runs.multirun import MOST_RUNS, multirun_of, with_arm, write_multirun
+from posfuse.runs.multirun import MOST_RUNS, multirun_of, write_multirun
 from posfuse.sweeps.failures import FAIL_FAST, say
 from posfuse.sweeps.launching import composed_config
 from posfuse.sweeps.skipping import finished
 from posfuse.sweeps.status import every_minute
 
 SEED = re.compile(r"seed=\d+")
+SEEDS = "seed: must be a whole number in a sweep", "give numbers, as in seed=0,1,2"
 ONE = {"output_dir": "folder", "sweep_id": "folder", "experiment": "experiment"}
 
 
 class PosfuseSweeper(BasicSweeper):
-    """Refuses a sweep without runs or over folders, and stops a sweep for sweep.fail_fast.
+    """Refuses a sweep without runs, and one over output_dir or sweep_id. It stops at the first
+    failure with sweep.fail_fast.
 
     `arms` has a list of overrides for each name. The sweep `arm=a,b` runs the overrides of a and of
     b, each with all values of the other keys. So arms can differ in several keys that are not
@@ -60,23 +63,12 @@ class PosfuseSweeper(BasicSweeper):
         context = HydraContext(loader, hydra_context.callbacks)
         super().setup(hydra_context=context, task_function=task_function, config=config)
 
-    def split_arguments(  # type: ignore[override]  # Hydra's is a static method
-        self, overrides: list[Override], max_batch_size: int | None
-    ) -> list[list[list[str]]]:
-        """The overrides of each run, in batches. Raises InputError if a run has a key twice."""
-        batches = super().split_arguments(overrides, max_batch_size)
-        runs = [[with_arm(run, self.arms) for run in batch] for batch in batches]
-        for run in (run for batch in runs for run in batch):
-            refuse_twice(run)
-        return runs
-
     def sweep(self, arguments: list[str]) -> None:
         """Run every job that is not finished, or with sweep.fail_fast up to the first failure.
 
         Raises InputError for a sweep over folders, over experiments, over an interval or over no
         values, and if two runs would share a folder.
         """
-        parser = OverridesParser.create(self.hydra_context.config_loader)
         listed = [with_values(override) for override in self.parse(arguments)]
         # multirun.yaml gets the names that match a glob, because posfuse status and the report read
         # it without the config groups.
@@ -84,11 +76,12 @@ class PosfuseSweeper(BasicSweeper):
         with read_write(self.config.hydra):
             self.config.hydra.sweeper.params = None
             self.config.hydra.overrides.task = listed
-        (jobs,) = self.split_arguments(parser.parse_overrides(listed), None)
+        with input_errors(*SEEDS):
+            asked = multirun_of(self.config)
+        jobs = asked.overrides
         self.check(jobs)
         write_multirun(self.config)
-        common = multirun_of(self.config).common
-        self.watch(lambda: self.scores(jobs, common), len(jobs), "run")
+        self.watch(lambda: self.scores(jobs, asked.common), len(jobs), "run")
 
     def parse(self, arguments: list[str]) -> list[Override]:
         """The overrides of the sweep: first of its config file, then of the command."""
@@ -102,14 +95,10 @@ class PosfuseSweeper(BasicSweeper):
         size: Any = self.max_batch_size
         if size is not None and (type(size) is not int or (size < 1 and size != -1)):
             raise InputError(f"hydra.sweeper.max_batch_size: must be 1 or more (got {size!r})")
-        if len(jobs) > MOST_RUNS:
-            raise InputError(
-                f"{len(jobs):,} runs are more than the limit of {MOST_RUNS:,}; divide the sweep"
-            )
+        for job in jobs:
+            refuse_twice(job)
         self.validate_batch_is_legal(jobs)
-        with input_errors(
-            "seed: must be a whole number in a sweep", "give numbers, as in seed=0,1,2"
-        ):
+        with input_errors(*SEEDS):
             folders = folders_of(jobs, self.config)
         refuse_shared_folders(jobs, folders)
 
@@ -239,7 +228,7 @@ def with_values(override: Override) -> str:
         )
     if getattr(override.value(), "step", None) == 0:
         raise InputError(f"{line}: the step must not be 0; give another step")
-    values = list(override.sweep_string_iterator())
+    values = list(islice(override.sweep_string_iterator(), MOST_RUNS + 1))
     if not values:
         raise InputError(f"{line}: no values, so no runs; give at least one")
     is_glob = override.value_type == ValueType.GLOB_CHOICE_SWEEP

@@ -41,7 +41,7 @@ def parse(name: str, summary: str, words: Sequence[str]) -> Namespace:
     if name in ("sync", "dashboard"):
         suffix = "text to append to every id, because W&B refuses ids of deleted runs"
         if name == "dashboard":
-            suffix = "that of posfuse sync, so that the runs have the colours of their operators"
+            suffix = "the suffix given to posfuse sync, so that runs get their operators' colours"
         parser.add_argument("--suffix", default="", help=suffix)
     return parser.parse_args(words)
 
@@ -59,10 +59,10 @@ def _run(folder: str) -> Path:
 def _study(parser: ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     helps = {
-        "plan": "runs, core hours and power; makes two short runs of each arm",
-        "freeze": "tune and write plan.yaml; runs no test seed",
+        "plan": "show runs, core hours and power; first makes two short runs of each arm",
+        "freeze": "tune and write plan.yaml; run no test seed",
         "run": "run the study, or resume it",
-        "status": "finished runs and verdicts so far",
+        "status": "show finished runs and verdicts so far",
     }
     for name, text in helps.items():
         command = commands.add_parser(name, help=text, description=text)
@@ -100,8 +100,8 @@ def _report(parser: ArgumentParser) -> None:
     add("--margin", help=does_not_matter, **points)
     defaults = f"(default: {one.effect} points, or {bits.effect} bits per byte)"
     add("--effect", help=f"difference for which the needed seeds are listed {defaults}", **points)
-    chosen = "seeds that choose each operator's best token scale and learning rate by validation, "
-    chosen += "as 0,1 or 0-4; only the others are tested (default: all seeds choose and are tested)"
+    chosen = "seeds whose validation selects each operator's best token scale and learning rate, "
+    chosen += "as 0,1 or 0-4; the other seeds are tested (default: all seeds are used for both)"
     add("--select-seeds", metavar="SEEDS", help=chosen)
     solved = "test result above which a run solves its task (default: of accuracies, halfway "
     solved += "between chance and 100, where the runs of a cell are in two groups)"
@@ -119,9 +119,9 @@ def _report(parser: ArgumentParser) -> None:
     add("--where", action="append", default=[], metavar="COLUMN=VALUE", help="only these rows")
     add("--unit", choices=UNITS, help="unit of the values (default: percent if one is above 1)")
     add("--lower-is-better", action="store_true", help="the values are losses or errors")
-    over = "compare means over all groups of --by. n counts the values of these columns: the seed "
-    over += "column (conclusions are about new seeds of these groups), or columns of --by (about "
-    over += "new groups)"
+    over = "compare means over all groups of --by. n counts the values of these columns: of the "
+    over += "seed column, for conclusions about new seeds of these groups, or of columns of --by, "
+    over += "for conclusions about new groups"
     add("--overall", default="", metavar="COLUMN,COLUMN", help=over)
     step = "step of the values, such as 100 / test documents, to test differences that are equal "
     step += "in all seeds (default: they have no test)"

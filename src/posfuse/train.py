@@ -33,7 +33,7 @@ from posfuse.sweeps.skipping import done_line, label_of, score_of
 from posfuse.tracking.live import track
 
 log = logging.getLogger(__name__)
-DEFAULT = "the default, a small model on BBC News: under a minute on two idle cores"
+DEFAULT = "training the default, a small model on BBC News: under a minute on two idle cores"
 SWEEP = "posfuse train -m fusion=add,concat seed=0,1,2 sweep_id=mine"
 LANGUAGE_MODEL = "a text from the model: posfuse sample %s --prompt TEXT"
 

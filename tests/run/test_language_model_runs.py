@@ -116,7 +116,6 @@ def test_the_loss_by_position_is_that_of_the_windows(text_run, corpus):
 def test_the_last_line_of_a_run_has_its_tasks_own_metric(text_run, copy_run, caplog):
     for (_, record), metric in ((text_run, "bits_per_byte"), (copy_run, "exact_match")):
         assert record["task"] == {"metric": metric, "predictions": records.WINDOWS}
-        assert records.earlier_task(record) == record["task"]
     folder, record = copy_run
     with caplog.at_level("INFO"):
         train(of_copy(folder.parent / "cache"), folder)

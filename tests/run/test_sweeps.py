@@ -10,6 +10,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+import torch
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.plugins import Plugins
 
@@ -159,11 +160,19 @@ def test_a_single_run_ends_with_its_folder_and_what_to_type_next(command, small,
     assert (shown[:3], code) == ("the", None)
 
 
+def test_the_threads_of_a_run_are_not_those_of_the_next(command, small, tmp_path):
+    """trainer.threads=null leaves their number to torch, as in a process of its own."""
+    before = torch.get_num_threads()
+    assert command("-m", *small(f"trainer.threads={before + 1},null")).code == 0
+    runs = map(records.read_result, (tmp_path / "work").rglob(records.RESULT))
+    assert sorted(run["host"]["threads"] for run in runs) == [before, before + 1]
+
+
 def test_a_refused_command_keeps_what_the_sweep_has(command, small, tmp_path):
     sweep = tmp_path / "work" / "multirun" / "default"
     assert command("-m", *small()).code == 0
     before = (sweep / "multirun.yaml").read_bytes()
-    assert_one_line(command("-m", *small("seed=a,b")), "Value 'a' of type 'str' could not be")
+    assert_one_line(command("-m", *small("seed=a,b")), "error: seed: must be a whole number")
     assert (sweep / "multirun.yaml").read_bytes() == before
     refused = command("-m", *small("trainer.checkpoint_minutes=-1"))
     assert refused.err.startswith("error: trainer.checkpoint_minutes: must be above 0")
@@ -210,6 +219,7 @@ def finish(sweep, *overrides):
     folder.mkdir(parents=True)
     own = {"fingerprint": fingerprint(cfg), "settings": settings(cfg)}
     own |= {split: {"accuracy": 0.5} for split in ("validation", "test")}
+    own["task"] = {"metric": "accuracy", "predictions": "classes"}
     records.write_json(folder / records.RESULT, {"schema": records.SCHEMA, **own})
     (folder / records.PREDICTIONS).touch()
 

@@ -19,7 +19,7 @@ def cfg(tmp_path_factory):
 
 
 def write(folder, cfg, **changes) -> None:
-    record = {**records.identity(cfg, folder), "test": {"accuracy": 0.5}, **changes}
+    record = {**records.identity(cfg, folder), "test": {"accuracy": 0.5}, "task": {}, **changes}
     records.write_json(folder / "result.json", record)
     (folder / "predictions.parquet").touch()
 
@@ -85,6 +85,18 @@ def test_a_corpus_of_ones_own_is_known_by_its_code_and_its_files(tmp_path, monke
     write_corpus(corpus, seed=1)
     states.append(state())
     assert all(len(set(each)) == 3 for each in zip(*states, strict=True)), states
+
+
+def test_a_corpus_of_ones_own_gets_the_number_of_its_split_seed(tmp_path, monkeypatch):
+    corpus = write_corpus(tmp_path / "texts")
+    text = "from posfuse.data.corpora import folder\n"
+    text += f"def mine(split_seed): assert split_seed == 3; return folder({str(corpus)!r})"
+    (tmp_path / "own_split.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    cfg = small_config(corpus, "seed=3", "data.split_seed=seed")
+    cfg.data.path = None
+    cfg.data.corpus = {"_target_": "own_split.mine", "split_seed": "seed"}
+    assert identity.own_code(cfg)["code"]
 
 
 def test_settings_differ_in_keys_that_either_lacks() -> None:

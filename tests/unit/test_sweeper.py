@@ -16,6 +16,7 @@ from hydra.types import HydraContext
 from omegaconf import OmegaConf
 
 from posfuse.config import CONF_DIR
+from posfuse.runs import multirun
 from posfuse.runs.multirun import MULTIRUN, read_multirun, sweep_of
 from refusals import refusal
 
@@ -133,10 +134,10 @@ def test_a_sweep_without_jobs_is_refused_before_anything_is_written(
 
 
 def test_more_runs_than_a_reader_accepts_are_refused(jobs, tmp_path, monkeypatch):
-    own = sweepers()["PosfuseSweeper"].check.__globals__
-    monkeypatch.setitem(own, "MOST_RUNS", 3)
-    message = "4 runs are more than the limit of 3; divide the sweep"
-    assert refusal(jobs, "PosfuseSweeper", ["seed=0,1", "fusion=add,mul"]) == message
+    monkeypatch.setattr(multirun, "MOST_RUNS", 3)
+    message = "the sweep has more than 3 runs; divide it"
+    for grid in (["seed=0,1", "fusion=add,mul"], ["seed=range(0,1000000000000)"]):
+        assert refusal(jobs, "PosfuseSweeper", grid) == message
     assert not list(tmp_path.iterdir())
 
 

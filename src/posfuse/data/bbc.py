@@ -20,7 +20,7 @@ from posfuse.errors import InputError, input_errors
 
 CLASSES = ["business", "entertainment", "politics", "sports", "tech"]
 ARTICLES = 2125  # different ones, part of the corpus's fingerprint
-FEWER = "lower data.corpus.articles or data.corpus.passages"  # of one document
+FEWER = "lower data.corpus.articles or data.corpus.passages"  # numbers per document
 
 
 def read_articles() -> pd.DataFrame:

@@ -219,14 +219,8 @@ def _check_labels(name: str, labels: pd.Series) -> None:
                 "space; remove the white space"
             )
         types.add("list" if isinstance(value, np.ndarray) else type(value).__name__)
-    if types - LABEL_TYPES:
-        raise _wrong_types(name, types - LABEL_TYPES)
-
-
-def _wrong_types(name: str, types: set[str]) -> InputError:
-    return InputError(
-        f"{name}: labels are of type {', '.join(sorted(types))}; use integers or strings"
-    )
+    if wrong := sorted(types - LABEL_TYPES):
+        raise InputError(f"{name}: labels are of type {', '.join(wrong)}; use integers or strings")
 
 
 def _check_spelling(parts: dict[str, Split]) -> None:

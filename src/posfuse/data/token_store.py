@@ -103,7 +103,7 @@ class TokenStore:
         number: int | None = self._vocabulary.token_to_id(word)
         if number is None:
             raise ValueError(f"{word!r} is not in the vocabulary")
-        return number
+        return number + self.shift
 
     def encoder(self, own: VocabularyConfig) -> Encoder:
         """The encoder of the texts, by the config."""
@@ -156,6 +156,7 @@ def open_store(
         if (
             error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
             and (store := _read(folder)) is not None
+            and not (labelled and store.label_names == [""])
         ):
             return store
         raise InputError(
@@ -223,8 +224,8 @@ def _texts(parts: dict[str, Split], names: Iterable[str], poll: Poll) -> Iterato
 
 
 def _repeated(parts: dict[str, Split], poll: Poll) -> int:
-    """The number of test documents whose text occurs in train. For the lines of one text, of which
-    some are always equal, it is 0 unless all of them do."""
+    """The number of test documents whose text occurs in train. For a .txt file, whose lines often
+    repeat, it is 0 unless every test line occurs in train."""
     known = set(map(hash, _texts(parts, ["train"], poll)))
     occurs = [hash(text) in known for text in parts["test"].texts()]
     return sum(occurs) if all(occurs) or not parts["train"].source.is_one_text else 0

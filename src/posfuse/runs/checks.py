@@ -6,7 +6,6 @@ import inspect
 import sys
 import sysconfig
 import traceback
-from fractions import Fraction
 from typing import Any, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
@@ -68,8 +67,9 @@ def checked(config: DictConfig) -> Config:
 def _number(value: Any) -> Any:
     """A number or a fraction as a float. Other values are not changed."""
     try:
-        return float(Fraction(str(value)))
-    except (ValueError, ZeroDivisionError, OverflowError):
+        above, _, below = str(value).partition("/")
+        return float(above) / float(below or 1)
+    except (ValueError, ZeroDivisionError):
         return value
 
 

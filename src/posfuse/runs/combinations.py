@@ -66,7 +66,7 @@ def _needs(cfg: Config) -> Iterator[tuple[str, Needs]]:
         yield of_data, {key: (value, "its tokens are its symbols") for key, value in own.items()}
         yield of_data, {"data.word_order": ("original", "only texts can be shuffled")}
         if is_task(data):
-            both = (data.test_lengths, "data.test_lengths sets both")
+            both = (data.test_lengths, "data.test_lengths sets it")
             yield of_data, {"data.corpus.test_lengths": both}
         else:
             why = "it has no documents longer than data.max_len"
@@ -95,7 +95,7 @@ def _needs(cfg: Config) -> Iterator[tuple[str, Needs]]:
     yield "host=transformers", decided | {"model.attention_dropout": (None, why)}
     needs: Needs = {k: (value, "it has its own tokenizer") for k, value in vocabulary.items()}
     needs |= {
-        "data.word_order": ("original", "its special tokens need their places"),
+        "data.word_order": ("original", "shuffling would move its special tokens"),
         "pretrain.name": ("none", "its model is pretrained already"),
         "trainer.compile": (False, "only the encoder of host=own can be compiled"),
         "fidelity.blocks": ("independent", "its blocks are pretrained"),
@@ -125,7 +125,7 @@ def _check_own(cfg: Config) -> None:
                 f"model.{name}: null is for host=transformers; give a value, or use model=small"
             )
     if model.d_model % model.n_heads:
-        fitting = [str(n) for n in range(1, model.d_model + 1) if model.d_model % n == 0]
+        fitting = [str(n) for n in range(1, 129) if model.d_model % n == 0]
         raise InputError(
             f"model.n_heads: must divide model.d_model={model.d_model} (got {model.n_heads}); use "
             f"one of {', '.join(fitting)}"
@@ -150,7 +150,7 @@ def _check_lengths(data: DataConfig) -> None:
         if longest > data.max_len or (longest < data.max_len and not below):
             raise InputError(
                 f"data.corpus.lengths: must end at data.max_len={data.max_len}{below} (got "
-                f"{generated}), because a document that is cut has lost its label; set both keys"
+                f"{generated}), because the cut part determines the label; set both keys"
             )
     elif lengths and not is_task(data) and min(lengths) <= data.max_len:
         raise InputError(

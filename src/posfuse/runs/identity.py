@@ -14,6 +14,7 @@ from posfuse.data.corpora import files_digest, folder_files, load
 from posfuse.data.own_code import is_own, source_files
 from posfuse.data.pretrained_folder import pretrained_files
 from posfuse.data.vocabulary import tokenizer_file_digest
+from posfuse.runs.seeds import with_split_seed
 from posfuse.seals import digest, digest_of
 
 NUMERICS = 11  # increase it if the same config and seed no longer give the same numbers
@@ -132,8 +133,8 @@ def fingerprint_of(own: Mapping[str, Any]) -> str:
 
 
 EARLIER = (
-    "{}: made by an earlier version of posfuse, whose numbers differ; left out, remove its "
-    "result.json to run it again"
+    "{}: made by an earlier version of posfuse, whose numbers differ, so it is not used; remove "
+    "its result.json to run it again"
 )
 
 
@@ -152,7 +153,7 @@ def own_code(cfg: Config) -> dict[str, str]:
         return {}
     parts = sorted(map(digest, files))
     if has_own_corpus(cfg):
-        parts.append(load(cfg.data).fingerprint)
+        parts.append(load(with_split_seed(cfg)).fingerprint)
     return {"code": digest_of(parts)[:16]}
 
 
@@ -169,7 +170,7 @@ def own_files(cfg: Config) -> set[Path]:
 
 
 def owner(cfg: Config) -> dict[str, str]:
-    """What a checkpoint has in common with the run that may resume from it."""
+    """The entries that must be equal in a checkpoint and in a run that resumes from it."""
     return {"fingerprint": fingerprint(cfg), **own_code(cfg)}
 
 

@@ -29,7 +29,7 @@ class Multirun:
     folders: list[str] = field(default_factory=list)  # of the runs, in the sweep's folder
     overrides: list[list[str]] = field(default_factory=list)  # of the runs
     to_come: int = 0  # runs of trials that a search has not proposed yet
-    common: set[str] = field(default_factory=set)  # overrides that do not vary; none of an arm's
+    common: set[str] = field(default_factory=set)  # overrides of all runs, not those of arms
     primary: tuple[str, ...] = ()  # the operators in sweep.primary
     config: Any = None  # the composed config
 
@@ -61,7 +61,7 @@ def multirun_of(config: Any) -> Multirun:
     values = {override.get_key_element(): _values(override) for override in parsed}
     n = prod(map(len, values.values()))
     if n > MOST_RUNS:
-        raise ValueError(f"more than {MOST_RUNS} runs")
+        raise InputError(f"the sweep has more than {MOST_RUNS:,} runs; divide it")
     choices = [[f"{key}={value}" for value in of_key] for key, of_key in values.items()]
     jobs = [with_arm(list(job), arms) for job in product(*choices)]
     trials = values.get("arm", [])
@@ -132,8 +132,8 @@ def check_is_current(folder: Path) -> None:
     sweep = sweep_of(folder)
     if sweep is None or sweep[1] in sweep[0].folders:
         raise InputError(
-            f"{folder}: left out, because the last command asked for another run here: "
-            f"{failure['message']}"
+            f"{folder}: this result is not used, because the last command asked for another run "
+            f"here: {failure['message']}"
         )
 
 

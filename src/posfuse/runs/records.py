@@ -97,14 +97,6 @@ def predictions_of(table: "pd.DataFrame", label_names: Collection[str]) -> str:
     return WINDOWS if {"targets", "right", "loss"} <= {*table} else OTHER
 
 
-def earlier_task(record: Record) -> Record:
-    """The `task` of a record of an earlier version, which lacks it."""
-    scores = record["test"] if isinstance(record.get("test"), dict) else {}
-    metric = next((name for name in ("bits_per_byte", "exact_match") if name in scores), "accuracy")
-    is_language_model = record["settings"].get("task.name") == "language_model"
-    return {"metric": metric, "predictions": WINDOWS if is_language_model else CLASSES}
-
-
 def identity(cfg: Config, folder: Path) -> Record:
     """The keys of a record that identify the run, and its settings.
 
@@ -160,7 +152,7 @@ def finished_record(folder: Path, cfg: Config) -> Record | None:
 
 
 def read_result(path: Path) -> Record:
-    """A record of this schema, with its task. Raises InputError for any other file."""
+    """A record of this schema. Raises InputError for any other file."""
     cure = "remove it to run again"
     with input_errors(f"{path}: not a readable record", cure):
         check_whole(path)
@@ -168,10 +160,9 @@ def read_result(path: Path) -> Record:
         schema = record["schema"]
     if schema != SCHEMA:
         raise InputError(f"{path}: has schema {schema}, but this version reads {SCHEMA}; {cure}")
-    for key, kind in (("fingerprint", str), ("settings", dict)):
-        if not isinstance(record.setdefault(key, {}), kind):
+    for key, kind in (("fingerprint", str), ("settings", dict), ("task", dict)):
+        if not isinstance(record.get(key), kind):
             raise InputError(f"{path}: not a readable record (no {key}); {cure}")
-    record.setdefault("task", earlier_task(record))
     return record
 
 
@@ -240,7 +231,9 @@ def write_table(path: Path, table: "pd.DataFrame") -> None:
     """A frame as CSV or as Parquet, by the file's suffix."""
     with replacing(path) as part:
         write = table.to_csv if path.suffix == ".csv" else table.to_parquet
-        write(part, index=False)
+        # An open file, because pyarrow refuses a path with other letters than those of the locale.
+        with part.open("wb") as file:
+            write(file, index=False)
 
 
 def read_history(folder: Path, name: str = HISTORY) -> "pd.DataFrame":
@@ -249,7 +242,8 @@ def read_history(folder: Path, name: str = HISTORY) -> "pd.DataFrame":
     path = folder / name
     check_whole(path)
     untrusted.check_file(path, untrusted.LARGEST_CSV)
-    history: pd.DataFrame = read_csv(path).to_pandas()
+    with path.open("rb") as file:
+        history: pd.DataFrame = read_csv(file).to_pandas()
     if history.empty:
         raise ValueError("no rows")
     return history

@@ -53,6 +53,18 @@ class Tested(NamedTuple):
     measurements: list[Measurement]
 
 
+@contextmanager
+def keeping_threads() -> Iterator[None]:
+    """Restore torch's number of threads after the block. trainer.threads sets it, and the next run
+    of this process may leave it to torch."""
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@keeping_threads()
 @environment.flushing_denormals()
 def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> Record:
     """Train (or resume from the last checkpoint), test, and write all files of the run.

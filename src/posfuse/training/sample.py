@@ -16,8 +16,8 @@ from posfuse.training.trained import load_run
 
 def prompt_ids(text: str, cfg: Config, data: TextDataModule) -> torch.Tensor:
     """The prompt's tokens, (1, L). Raises InputError if it is empty or, for a task, has an unknown
-    symbol. An unknown word or character of a text is `<unk>`. A prompt of white space
-    is empty if white space only separates words."""
+    symbol. An unknown word or character of a text is `<unk>`. With words, a prompt of only white
+    space is empty."""
     vocabulary = cfg.data.vocabulary
     separates = vocabulary.unit == "words" and vocabulary.file is None
     if not (text.strip() if separates else text):
@@ -62,8 +62,8 @@ def main(arguments: Namespace) -> None:
     if not isinstance(module.model, LanguageModel):
         raise InputError(f"{arguments.run}: no language model; give a run with task=language_model")
     ids = prompt_ids(arguments.prompt, cfg, data)
-    # A text has no end, so its trained positions are enough. A string of a task needs all
-    # positions.
+    # A text is continued in windows of the trained length. A string of a task must fit into one
+    # window, which may have the longest tested length.
     reach = longest(cfg.data) if is_task(cfg.data) else cfg.data.max_len
     if is_task(cfg.data) and ids.shape[1] >= reach:
         raise InputError(
