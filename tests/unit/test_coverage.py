@@ -35,8 +35,8 @@ def record(unknown=(0.0, 0.0, 0.0), tokens=(9.0, 9.0, 9.0), unit="words", **sett
         (record((0.49, 0, 0), unit="characters"),
          f"zh: 49% of the tokens of train are <unk>; {MORE}"),
         (record((0, 0.5, 0), **{"host.name": "transformers"}),
-         "zh: 50% of the tokens of validation are <unk>; take a model whose tokenizer knows these "
-         "texts"),
+         "zh: 50% of the tokens of validation are <unk>; use a model whose tokenizer has tokens "
+         "for these texts"),
         (record(tokens=(3.0, 3.0, 2.96)),
          f"zh: a document of test has 2.96 tokens on average; {CHARACTERS}"),
         (record((0.29, 0.29, 0.29), (3.0, 3.0, 3.0)), None),

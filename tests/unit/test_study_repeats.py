@@ -156,9 +156,9 @@ def test_the_tables_show_each_repeat_and_how_far_they_agree(tmp_path):
         tables_of_arms.tuning_table(Plan(study(repeats=1, null_arm=""), {}, {}, "d"), RUNS) is None
     )
     state = progress(plan.study, RUNS)
-    leans = caveats.of_verdicts(plan, state, RUNS)["gain"]
-    assert "n is below 8" in leans
-    assert not any("tuned once" in text for text in leans)
+    found = caveats.of_verdicts(plan, state, RUNS)["gain"]
+    assert "n is below 8" in found
+    assert not any("tuned once" in text for text in found)
     first = tables.answer(state.verdicts[0], plan.study.measured, "")
     assert first.n == "3"
     caption = figure.hypotheses(state.verdicts, [1, 2, 3]).get_suptitle()

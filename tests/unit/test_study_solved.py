@@ -245,9 +245,9 @@ def test_cautions_are_about_what_is_compared(solved, is_guessed, by_mean):
     own = study(solved=solved)
     plan = Plan(own, {arm: Choice({}) for arm in own.arms}, {}, "d")
     state = looks.progress(own, RUNS)
-    leans = caveats.of_verdicts(plan, state, RUNS)["gain"]
-    assert leans.get(st.GUESSED) == (["concat", "add"] if is_guessed else None)
-    assert (st.GROUPS in leans) == by_mean
+    found = caveats.of_verdicts(plan, state, RUNS)["gain"]
+    assert found.get(st.GUESSED) == (["concat", "add"] if is_guessed else None)
+    assert (st.GROUPS in found) == by_mean
     console = Console(file=io.StringIO(), width=200)
     subcommands._show(plan, state, RUNS, console)
     assert ("a study with `solved: 90` compares" in console.file.getvalue()) == by_mean

@@ -176,7 +176,7 @@ def _cautions(
     arms = {
         key: runs.set_index("seed")["value"] for key, runs in results.groupby(["group", "name"])
     }
-    leans = {}
+    by_name = {}
     for row in comparisons.head(MOST_ROWS).to_dict("records"):
         names = [(row["group"], row["name"]), (row["group"], row["than"])]
         one, other = (arms[key] for key in names)
@@ -187,8 +187,8 @@ def _cautions(
             for key, values in zip(names, (one, other), strict=True)
         }
         fewest = min(map(int, row["n"].split(", ")))
-        leans[" - ".join(own)] = cautions(own, fewest, few=FEW if is_seed else FEW_VALUES)
-    return leans
+        by_name[" - ".join(own)] = cautions(own, fewest, few=FEW if is_seed else FEW_VALUES)
+    return by_name
 
 
 def headline(

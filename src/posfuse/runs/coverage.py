@@ -33,7 +33,7 @@ def coverage_warning(row: Mapping[Any, Any]) -> str | None:
     if unknown >= UNKNOWN_SHARE:
         fix = f"{CHARACTERS}, or {more}" if unit == "words" else more
         if row.get("settings.host.name") == "transformers":
-            fix = "take a model whose tokenizer knows these texts"
+            fix = "use a model whose tokenizer has tokens for these texts"
         return f"{row['data']}: {unknown:.0%} of the tokens of {unknown_in} are <unk>; {fix}"
     if fewest < FEWEST_TOKENS and unit == "words":
         return (

@@ -64,7 +64,7 @@ def cautions(
 ) -> Cautions:  # fmt: skip
     """The cautions of a verdict of n seeds, from its arms by name. With `solved` it
     is about solved runs: it has no t-test, so two groups of runs do not matter."""
-    leans: Cautions = {few: []} if n < FEWEST else {}
+    found: Cautions = {few: []} if n < FEWEST else {}
 
     def of(arm: Arm) -> dict[str, bool]:
         way = abs(arm.perfect - (0.0 if np.isnan(arm.guess) else arm.guess))
@@ -84,8 +84,8 @@ def cautions(
         concerned = [name for name, each in by_arm.items() if each[text]]
         if concerned:
             is_of_all = len(concerned) == len(arms) and text not in (CHANCE, GUESSED, GROUPS)
-            leans[text] = [] if is_of_all else concerned
-    return leans
+            found[text] = [] if is_of_all else concerned
+    return found
 
 
 def shared(arm: Arm) -> str:
@@ -171,7 +171,7 @@ def of_comparisons(
     untuned = by_settings(runs, criteria.metric, *KEYS.values())["variant"]
     of_groups = _arms(runs.assign(variant=untuned), GROUP, criteria.metric)
     arms = _arms(runs, CELL, criteria.metric)
-    leans: dict[str, Cautions] = {}
+    by_name: dict[str, Cautions] = {}
     every = {}  # the arms of each comparison
     shown = len(naming_columns(runs))
     for row in rows:
@@ -192,12 +192,12 @@ def of_comparisons(
                 is_at_edge=any(row.get(f"{of}{key}_edge", False) for key in KEYS),
             )
         name = next(iter(own))
-        leans[name], every[name] = cautions(own, row["n"]), list(own)
+        by_name[name], every[name] = cautions(own, row["n"]), list(own)
     # A caution that names arms names all of them, because comparisons share arms.
-    named = {text for each in leans.values() for text, some in each.items() if some}
+    named = {text for each in by_name.values() for text, some in each.items() if some}
     return {
         name: {text: some or every[name] * (text in named) for text, some in each.items()}
-        for name, each in leans.items()
+        for name, each in by_name.items()
     }
 
 

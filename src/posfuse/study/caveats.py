@@ -35,7 +35,7 @@ def of_verdicts(plan: Plan, state: Progress, runs: pd.DataFrame) -> dict[str, Ca
     `progress`."""
     study, metric = plan.study, plan.study.measured
     by_chance = guesses(runs, metric)
-    parts, leans = plan.parts().values(), {}
+    parts, by_name = plan.parts().values(), {}
     for v in state.verdicts:
         if v.decision is None:
             continue
@@ -56,19 +56,21 @@ def of_verdicts(plan: Plan, state: Progress, runs: pd.DataFrame) -> dict[str, Ca
                 is_tuned=study.tuning is not None and study.repeats == 1,
                 is_at_edge=any(choice.edges for choice in choices),
             )
-        leans[h.name] = cautions(
+        by_name[h.name] = cautions(
             arms, v.decision.n, study.convergence.most_last, few(study), h.solved
         )
-    return leans
+    return by_name
 
 
-def sentences(leans: Mapping[str, Cautions], has_table: bool = False) -> tuple[dict[str, str], str]:
+def sentences(
+    by_name: Mapping[str, Cautions], has_table: bool = False
+) -> tuple[dict[str, str], str]:
     """The cautions of each hypothesis, and a sentence about all of them. Without cautions a text is
     empty. With `has_table`, a caution that several hypotheses share is only in the table."""
-    of_all = shared_by_all(leans)
-    counts = Counter((text, *arms) for each in leans.values() for text, arms in each.items())
+    of_all = shared_by_all(by_name)
+    counts = Counter((text, *arms) for each in by_name.values() for text, arms in each.items())
     own = {}
-    for name, each in leans.items():
+    for name, each in by_name.items():
         rest = {text: arms for text, arms in each.items() if text not in of_all}
         named = {t: arms for t, arms in rest.items() if not has_table or counts[t, *arms] == 1}
         texts = [f"Caution: {sentence(named)}."] * bool(named)
@@ -82,16 +84,16 @@ def of_plan(study: Study, settings: Mapping[str, Mapping[str, Any]]) -> list[str
     is_tuned = study.tuning is not None and study.repeats == 1
     arms = {arm: Arm(settings=settings[arm], is_tuned=is_tuned) for arm in study.arms}
     early = [n for n in study.looks.seeds if n < FEWEST]
-    leans = cautions(arms, min(early, default=FEWEST), few=few(study))
+    found = cautions(arms, min(early, default=FEWEST), few=few(study))
     if early:
-        leans[few(study)] = [f"looks at {', '.join(map(str, early))}"]
+        found[few(study)] = [f"looks at {', '.join(map(str, early))}"]
     if idle := [n for look, n in enumerate(study.looks.seeds) if _is_idle(study, look)]:
-        leans[IDLE] = [f"looks at {', '.join(map(str, idle))}"]
+        found[IDLE] = [f"looks at {', '.join(map(str, idle))}"]
     for h in [h for h in study.hypotheses if h.expects == "equivalent"]:
         spread, family = expected_spread(h, study.spread_of_units(h)), len(study.families[h.family])
         if chances(0.0, spread, h.margins, study.looks, family)[-1][EQUIVALENT] < 1 / 2:
-            leans.setdefault(MARGIN, []).append(h.name)
-    return [f"caution: {sentence({text: names})}" for text, names in leans.items()]
+            found.setdefault(MARGIN, []).append(h.name)
+    return [f"caution: {sentence({text: names})}" for text, names in found.items()]
 
 
 def _is_idle(study: Study, look: int) -> bool:

@@ -89,14 +89,14 @@ def sections_of(plan: Plan, state: Progress, runs: pd.DataFrame) -> list[Section
     """What the study found, in the order of the page."""
     study, metric = plan.study, plan.study.measured
     tested = runs[runs["stage"] == "testing"]
-    leans = caveats.of_verdicts(plan, state, tested)
+    by_name = caveats.of_verdicts(plan, state, tested)
     by_ratio = f"{metric.heading} and the ratio of token to position."
     ratios = drawing(figure.ratios, runs[runs["norm_ratio"] > 0], study, caption=by_ratio)
     by_length = f"{metric.heading} by test length."
     lengths = drawing(figure.lengths, tested, study, caption=by_length)
     return [
-        _hypotheses(study, state, leans),
-        cautions_section(leans, "hypotheses", RESULTS),
+        _hypotheses(study, state, by_name),
+        cautions_section(by_name, "hypotheses", RESULTS),
         *_of(tables_of_arms.arms_table(plan, tested), ratios),
         *_of(tables_of_arms.tuning_table(plan, tested)),
         *_of(tables_of_arms.lengths_table(tested, metric), lengths),
@@ -110,9 +110,9 @@ def _of(table: Table | None, drawings: Sequence[Drawing] = ()) -> list[Section]:
     return [Section(RESULTS, drawings=drawings, tables=[table])] if table else []
 
 
-def _hypotheses(study: Study, state: Progress, leans: Mapping[str, Cautions]) -> Section:
+def _hypotheses(study: Study, state: Progress, by_name: Mapping[str, Cautions]) -> Section:
     metric, margins = study.measured, {h.margins.equivalence for h in study.hypotheses}
-    of_each, of_all = caveats.sentences(leans, has_table=True)
+    of_each, of_all = caveats.sentences(by_name, has_table=True)
     caption = "Each hypothesis and its difference."
     return Section(
         RESULTS,

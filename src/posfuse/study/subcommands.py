@@ -120,8 +120,8 @@ def _write_page(
 def _show(frozen: Plan, state: Progress, tested: pd.DataFrame, console: Console) -> None:
     """Print each verdict with its hypothesis, its numbers and its cautions; then the cautions of
     all verdicts."""
-    leans = caveats.of_verdicts(frozen, state, tested)
-    own, of_all = caveats.sentences(leans)
+    by_name = caveats.of_verdicts(frozen, state, tested)
+    own, of_all = caveats.sentences(by_name)
     grid = Table.grid(padding=(0, 1))
     for v in state.verdicts:
         grid.add_row(Text(v.verdict.upper(), style="bold"), Text(tables.statement(v), style="bold"))
@@ -131,7 +131,7 @@ def _show(frozen: Plan, state: Progress, tested: pd.DataFrame, console: Console)
     console.print(grid)
     console.print()
     may_be_solved = frozen.study.measured.is_share and frozen.study.repeats == 1
-    in_groups = [h for h in frozen.study.hypotheses if GROUPS in leans.get(h.name, ())]
+    in_groups = [h for h in frozen.study.hypotheses if GROUPS in by_name.get(h.name, ())]
     instead = INSTEAD * (may_be_solved and any(h.is_of_two_arms for h in in_groups))
     for line in filter(None, (of_all, instead)):
         console.print(Text(line))

@@ -17,18 +17,18 @@ MOST = 8  # names in a cell
 
 def section(sweep: Sweep) -> Section:
     runs = sweep.runs[~sweep.held]
-    leans = of_comparisons(sweep.comparisons, sweep.best, runs, sweep.criteria)
-    return cautions_section(leans)
+    by_name = of_comparisons(sweep.comparisons, sweep.best, runs, sweep.criteria)
+    return cautions_section(by_name)
 
 
 def cautions_section(
-    leans: Mapping[str, Cautions], verdicts: str = "comparisons", chapter: str = VERDICTS
+    by_name: Mapping[str, Cautions], verdicts: str = "comparisons", chapter: str = VERDICTS
 ) -> Section:
     """A table with one row per caution, and a line for each on the terminal; empty without one.
-    `leans` has the cautions of each verdict; `verdicts` are hypotheses or comparisons."""
+    `by_name` has the cautions of each verdict; `verdicts` are hypotheses or comparisons."""
     rows = []
     for text in ORDER:
-        own = {name: each[text] for name, each in leans.items() if text in each}
+        own = {name: each[text] for name, each in by_name.items() if text in each}
         if any(own.values()):  # no arm: all of them
             own = {name: each or [f"all arms of {name}"] for name, each in own.items()}
         arms = dict.fromkeys(arm for each in own.values() for arm in each)
@@ -46,7 +46,7 @@ def cautions_section(
     )
     columns: list[Column] = [
         ("arms", _some, "arms"),
-        (verdicts, partial(_some, every=len(leans)), verdicts),
+        (verdicts, partial(_some, every=len(by_name)), verdicts),
     ]
     title = "Limits of the verdicts"
     table = table_of(pd.DataFrame(rows), columns, ["caution"], name="cautions", title=title,
