@@ -182,8 +182,8 @@ def test_a_run_is_uploaded_once_and_never_one_that_was_not_asked_for(fake, sweep
         1,
         f"{fake.url} holds 1 of 3 runs\nresults: {fake.url}/{ENTITY}/posfuse\n",
         [
-            f"error: {refused}: left out, because the last command asked for another run here: "
-            "other",
+            f"error: {refused}: this result is not used, because the last command asked for "
+            "another run here: other",
             f"error: {copy}: second record of the run in {sweep}/seed=0, left out; remove "
             "one of the two",
         ],

@@ -26,7 +26,7 @@ REFUSED = [
     ([*TASK, "data.corpus.test_lengths=[80]"],
      "data.corpus.test_lengths: must be [40, 80, 160] with data=even_pairs, because data.test_"),
     ([*TASK, "data.max_len=8"],
-     "data.corpus.lengths: must end at data.max_len=8 (got [2, 12]), because a document "),
+     "data.corpus.lengths: must end at data.max_len=8 (got [2, 12]), because the cut "),
     ([*TASK, "data.vocabulary.unit=bytes"],
      "data.vocabulary.unit: must be words with data=even_pairs, because its tokens are its symbols "
      "(got bytes)"),

@@ -112,8 +112,8 @@ def test_a_result_that_is_not_the_one_asked_for_is_left_out_and_missing(tmp_path
     runs, problems = collect(root)
     assert len(runs) == 2
     assert problems == [
-        f"{place}/add/seed=1: left out, because the last command asked for another run here: "
-        f"{conflict}",
+        f"{place}/add/seed=1: this result is not used, because the last command asked for another "
+        f"run here: {conflict}",
         f"{place}/concat/seed=1: second record of the run in {place}/concat/seed=0, left out; "
         "remove one of the two",
     ]

@@ -101,10 +101,10 @@ def test_a_hostile_multirun_file_runs_no_code_in_the_status_and_the_report(tmp_p
         ("seed: 0\ndata: [1]", "", ""),
         ("seed: 0\nsweep: [1]", "", ""),
         ("seed: 0\nsweep: {primary: 7}", "", ""),
-        ("seed: 0", "seed=range(0,1000000000)", "more than 100000 runs"),
-        ("seed: 0", "a=range(0,1e9)", "more than 100000 runs"),
-        ("seed: 0", "a=shuffle(range(0,1000000000))", "more than 100000 runs"),
-        ("seed: 0", "a=range(0,1000) b=range(0,1000)", "more than 100000 runs"),
+        ("seed: 0", "seed=range(0,1000000000)", "more than 100,000 runs"),
+        ("seed: 0", "a=range(0,1e9)", "more than 100,000 runs"),
+        ("seed: 0", "a=shuffle(range(0,1000000000))", "more than 100,000 runs"),
+        ("seed: 0", "a=range(0,1000) b=range(0,1000)", "more than 100,000 runs"),
     ],
 )
 def test_a_multirun_file_that_is_no_sweeps_is_one_line(tmp_path, values, task, problem):

@@ -135,7 +135,7 @@ def test_a_sweep_without_jobs_is_refused_before_anything_is_written(
 
 def test_more_runs_than_a_reader_accepts_are_refused(jobs, tmp_path, monkeypatch):
     monkeypatch.setattr(multirun, "MOST_RUNS", 3)
-    message = "the sweep has more than 3 runs; divide it"
+    message = "more than 3 runs; divide the sweep"
     for grid in (["seed=0,1", "fusion=add,mul"], ["seed=range(0,1000000000000)"]):
         assert refusal(jobs, "PosfuseSweeper", grid) == message
     assert not list(tmp_path.iterdir())

@@ -47,7 +47,11 @@ def read_multirun(sweep: Path) -> Multirun:
 def _read(path: Path, *version: int) -> Multirun:
     fix = "run the sweep's command again to write it"
     with input_errors(f"{path}: not a sweep's settings", fix):
-        return multirun_of(OmegaConf.create(read_yaml(path, is_interpolated=True)))
+        config = OmegaConf.create(read_yaml(path, is_interpolated=True))
+        try:
+            return multirun_of(config)
+        except InputError as error:
+            raise ValueError(str(error)) from error  # to name the file
 
 
 def multirun_of(config: Any) -> Multirun:
@@ -61,7 +65,7 @@ def multirun_of(config: Any) -> Multirun:
     values = {override.get_key_element(): _values(override) for override in parsed}
     n = prod(map(len, values.values()))
     if n > MOST_RUNS:
-        raise InputError(f"the sweep has more than {MOST_RUNS:,} runs; divide it")
+        raise InputError(f"more than {MOST_RUNS:,} runs; divide the sweep")
     choices = [[f"{key}={value}" for value in of_key] for key, of_key in values.items()]
     jobs = [with_arm(list(job), arms) for job in product(*choices)]
     trials = values.get("arm", [])

@@ -160,8 +160,8 @@ def read_result(path: Path) -> Record:
         schema = record["schema"]
     if schema != SCHEMA:
         raise InputError(f"{path}: has schema {schema}, but this version reads {SCHEMA}; {cure}")
-    for key, kind in (("fingerprint", str), ("settings", dict), ("task", dict)):
-        if not isinstance(record.get(key), kind):
+    for key, kind in (("fingerprint", str), ("settings", dict)):
+        if not isinstance(record.setdefault(key, {}), kind):
             raise InputError(f"{path}: not a readable record (no {key}); {cure}")
     return record
 
@@ -175,7 +175,7 @@ def read_placed(path: Path) -> Record:
                 f"{path}: {key} is {reprlib.repr(name)}, not a name of letters, digits and _.-; "
                 "the run is left out, remove this file to run it again"
             )
-    for key, kind in (("variant", str), ("seed", int)):
+    for key, kind in (("variant", str), ("seed", int), ("task", dict)):
         if type(record.get(key)) is not kind:
             raise InputError(f"{path}: not a readable record (no {key}); {RUN_AGAIN}")
     return record
