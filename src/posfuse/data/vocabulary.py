@@ -60,8 +60,8 @@ def own_tokens(texts: Iterable[str], cfg: DataConfig) -> Tokens:
         build = {"words": build_vocabulary, "characters": character_vocabulary}[own.unit]
         vocabulary = build((text + own.ending for text in texts), own.max_size, own.min_count)
     if own.file is None and vocabulary.get_vocab_size() == len(SPECIAL):
-        other = ", or data.vocabulary.unit=characters for texts without spaces between words"
-        other *= own.unit == "words"
+        characters = ", or data.vocabulary.unit=characters for texts without spaces between words"
+        other = characters if own.unit == "words" else ""
         raise InputError(
             f"data.vocabulary.min_count: {cfg.name} has no {own.unit} that occur {own.min_count} "
             f"times; use a smaller number{other}"

@@ -70,11 +70,15 @@ def _once(found: Iterable[Run]) -> tuple[list[Run], list[str]]:
 def _of_one_version(runs: list[Run]) -> tuple[list[Run], list[str]]:
     """The runs without those of an earlier version of posfuse with other numbers, if the same sweep
     has runs of this version on the same corpus, and a line for each run that is left out."""
-    current = {run.key("sweep_id", "data") for run in runs if is_current(run.record)}
-    earlier = [
-        run for run in runs if run.key("sweep_id", "data") in current and not is_current(run.record)
-    ]
-    return [r for r in runs if r not in earlier], [EARLIER.format(r.folder) for r in earlier]
+    is_new = [is_current(run.record) for run in runs]
+    current = {run.key("sweep_id", "data") for run, new in zip(runs, is_new, strict=True) if new}
+    kept, lines = [], []
+    for run, new in zip(runs, is_new, strict=True):
+        if new or run.key("sweep_id", "data") not in current:
+            kept.append(run)
+        else:
+            lines.append(EARLIER.format(run.folder))
+    return kept, lines
 
 
 def _why_mixed(cell: list[Run]) -> str:
