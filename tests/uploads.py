@@ -107,7 +107,7 @@ def check_held(fake, run, run_id):
     assert "repo" not in there.settings
     (artifact,) = (a for a in there.artifacts if a["type"] == "result")
     assert artifact["files"]["result.json"] == (run.folder / records.RESULT).read_bytes()
-    matrix = table_of(there, "confusion_matrix")
+    matrix = table_of(there, projection.confusion_key(record["data"]))
     right = sum(n for actual, predicted, n in matrix if actual == predicted)
     assert right == round(20 * record["test"]["accuracy"])
     has_gates = record["fusion"] == "gate_scalar"

@@ -143,7 +143,7 @@ print(drawn.format, drawn.image.size, drawn.image.getpixel((5, 5)))
 def test_a_cell_has_the_panels_of_its_own_metric():
     cells = [Cell("copy", "sinusoidal", "", "exact_match"), Cell("own", "rope", "", "error")]
     names = {"exact_match": "exact match", "accuracy": "accuracy"}
-    sections = panels.sections(cells, "accuracy", names, has_gates=False, has_classes=False)
+    sections = panels.sections(cells, "accuracy", names)
     text = str({section.name: section.panels for section in sections})
     assert "copy/sinusoidal/test_exact_match" in text
     assert "own/rope/test_error" in text
@@ -204,7 +204,7 @@ def test_each_question_has_a_panel_and_operators_without_gates_have_none(tmp_pat
     assert before.pop("one") == before.pop("two") == cell
     assert before["Length"] == ["test accuracy and length"]
     assert len(before["Paired differences"]) == 2
-    assert before["Errors"] == ["CustomChart"]
+    assert before["Errors"] == ["CustomChart"] * 2  # one for each corpus
     page = (Path(__file__).parents[2] / "docs" / "wandb.md").read_text()
     assert [name for name in before if f"| {name} |" not in page] == []
     rows = [Diagnostic(1, "gate_mean", "", 0, 0, 9, 0.5)]
@@ -228,6 +228,18 @@ def test_the_comparison_is_a_run_of_the_sweep(sweep, server):
     assert first[:6] == ["tiny", "learned", "concat", "", "undecided", "3"]
     images = [k for k in run.files if k.startswith("media/images/paired_differences_intervals")]
     assert images
+
+
+def test_results_by_test_length_have_a_figure_in_the_comparison(tmp_path, server):
+    lengths = {n: {"accuracy": 0.5, "documents": 20} for n in ("80", "160")}
+    scores = {"add": [0.5, 0.6], "mul": [0.5, 0.7]}
+    write_sweep(tmp_path / "mine", scores, lengths=lengths, settings={"data.max_len": 80})
+    shown = code.Shown(collect(tmp_path / "mine")[0])
+    code.log_comparison(shown, tmp_path / "mine", ENTITY, "posfuse")
+    (run,) = (run for name, run in server.runs.items() if name.startswith("comparison-"))
+    assert any(name.startswith("media/images/results_by_length") for name in run.files)
+    by_section = titles(code.workspace(shown, ENTITY, "posfuse"))
+    assert by_section["Length"] == ["test accuracy and length", "results_by_length"]
 
 
 def test_a_server_that_refuses_is_one_line(dashboard, server):

@@ -23,16 +23,18 @@ from wandb_workspaces import expr
 
 from posfuse.errors import InputError, input_errors
 from posfuse.evidence.collect import collect, declared_family, predicting
-from posfuse.evidence.metric import ACCURACY, MACRO_F1, METRICS, metric_of
+from posfuse.evidence.metric import ACCURACY, MACRO_F1, METRICS, classes_of, metric_of
 from posfuse.report import formats
 from posfuse.report.figures.style import look, rc_style
+from posfuse.report.sections.by_test_length import chance_of, results_by_length
 from posfuse.report.sections.differences import forest, short_table
 from posfuse.runs import configs, records
 from posfuse.runs.records import Diagnostic
 from posfuse.statistics.cells import is_held
 from posfuse.statistics.comparisons import Criteria, compare, criteria_for
+from posfuse.statistics.lengths import by_test_length
 from posfuse.tracking import panels, server
-from posfuse.tracking.panels import DIFFERENCES, INTERVALS
+from posfuse.tracking.panels import BY_LENGTH, DIFFERENCES, INTERVALS
 from posfuse.tracking.places import prepare, project_of
 from posfuse.tracking.projection import AFTERWARDS, STEP, Cell, run_id, variant
 
@@ -49,6 +51,7 @@ class Shown:
         self.cells = list(dict.fromkeys(map(Cell.of, self.records)))
         self.criteria = criteria_for(Criteria(primary=primary), self.metric)
         self.comparisons, self.notes = compare(runs[~is_held(runs)], self.criteria)
+        self.by_length = by_test_length(runs, self.metric)  # empty without data.test_lengths
 
     @property
     def has_gates(self) -> bool:
@@ -76,7 +79,8 @@ def workspace(shown: Shown, entity: str, project: str) -> ws.Workspace:
             metric.name,
             {name: known.title for name, known in METRICS.items()},
             has_gates=shown.has_gates,
-            has_classes=len(predicting(shown.runs)) > 0,
+            has_lengths=len(shown.by_length) > 0,
+            with_classes=list(dict.fromkeys(predicting(shown.runs)["data"])),
         ),
         settings=ws.WorkspaceSettings(x_axis=STEP, max_runs=1000),
         runset_settings=ws.RunsetSettings(
@@ -148,9 +152,10 @@ def paired_table(shown: Shown) -> str:
 
 
 def log_comparison(shown: Shown, sweep: Path, entity: str, project: str) -> None:
-    """Log the paired differences as a run of the sweep: their table, and a figure of their 95 %
-    intervals. A second call adds a newer version of both to the same run."""
-    comparisons = shown.comparisons
+    """Log the paired differences as a run of the sweep: their table, a figure of their 95 %
+    intervals, and the results by test length, if there are any. A second call adds a newer version
+    of them to the same run."""
+    comparisons, metric = shown.comparisons, shown.metric
     if comparisons.empty:
         return
     table = short_table(comparisons, shown.criteria)
@@ -164,9 +169,13 @@ def log_comparison(shown: Shown, sweep: Path, entity: str, project: str) -> None
         ) as run,
         rc_style(),
     ):  # fmt: skip
-        intervals = image(forest(comparisons, shown.criteria))
         cells: Any = (table.columns, table.rows)
-        run.log({DIFFERENCES: wandb.Table(*cells), INTERVALS: intervals}, step=run.starting_step)
+        logged: dict[str, Any] = {DIFFERENCES: wandb.Table(*cells)}
+        logged[INTERVALS] = image(forest(comparisons, shown.criteria))
+        if len(shown.by_length):
+            chance = chance_of(classes_of(shown.runs), metric)
+            logged[BY_LENGTH] = image(results_by_length(shown.by_length, chance, metric))
+        run.log(logged, step=run.starting_step)
 
 
 def image(figure: Figure) -> wandb.Image:

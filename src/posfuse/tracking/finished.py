@@ -11,7 +11,7 @@ from posfuse.errors import InputError, input_errors
 from posfuse.runs import identity, records
 from posfuse.runs.coverage import coverage_warning
 from posfuse.runs.records import Diagnostic
-from posfuse.tracking.projection import STEP, Cell, config, log_rows, rows
+from posfuse.tracking.projection import STEP, Cell, config, confusion_key, log_rows, rows
 
 if TYPE_CHECKING:
     import wandb
@@ -117,7 +117,7 @@ def charts(finished: Finished) -> dict[str, Any]:
         classes = dict.fromkeys(("label", "predicted"), "a whole number")
         predictions = untrusted.read_parquet(finished.folder / records.PREDICTIONS, classes)
         labels, predicted = (predictions[name].tolist() for name in ("label", "predicted"))
-        media["confusion_matrix"] = wandb.plot.confusion_matrix(
+        media[confusion_key(record["data"])] = wandb.plot.confusion_matrix(
             None, labels, predicted, record["label_names"], CONFUSION
         )
     return media

@@ -11,13 +11,14 @@ import wandb_workspaces.reports.v2 as wr
 import wandb_workspaces.workspaces as ws
 
 from posfuse.tracking.finished import CONFUSION, GATES
-from posfuse.tracking.projection import STEP, Cell
+from posfuse.tracking.projection import STEP, Cell, confusion_key
 
 INSIDE = {  # of the diagnostics, with the titles of their curves
     "norm_ratio": "norm of the token part by that of the position part",
     "attention_entropy_layer_1": "entropy of attention in layer 1, bits",
 }
 DIFFERENCES, INTERVALS = "paired_differences", "paired_differences_intervals"
+BY_LENGTH = "results_by_length"
 MANY: dict[str, Any] = {"max_runs_to_show": 1000}  # W&B shows ten by default
 BY_FUSION = wr.Config("fusion")
 
@@ -70,13 +71,18 @@ def settings(score: str, title: str) -> list[Any]:
     ]
 
 
+def image(key: str) -> wr.MediaBrowser:
+    """A figure of the comparison run."""
+    return wr.MediaBrowser(title=key, media_keys=[key], num_columns=1)
+
+
 def sections(
-    cells: Sequence[Cell], metric: str, titles: Mapping[str, str], has_gates: bool,
-    has_classes: bool,
+    cells: Sequence[Cell], metric: str, titles: Mapping[str, str], has_gates: bool = False,
+    has_lengths: bool = False, with_classes: Sequence[str] = (),
 ) -> list[ws.Section]:  # fmt: skip
     """The sections of a workspace: one for each corpus, and sections with all runs, in W&B's groups
     (a cell and an operator). A cell has the metric of its task, and all runs share `metric`;
-    `titles` are those of metrics."""
+    `titles` are those of metrics. `with_classes` are the corpora of classifiers."""
     of_corpus: dict[str, list[Any]] = {}
     for cell in cells:
         own, of_cell = cell.metric, titles.get(cell.metric, cell.metric)
@@ -97,16 +103,23 @@ def sections(
         inside += [gate, of_table("wandb/line/v0", "gates", GATES, x="position", y="gate")]
     named = {
         "Paired differences": [
-            wr.MediaBrowser(title=INTERVALS, media_keys=[INTERVALS], num_columns=1),
+            image(INTERVALS),
             wr.WeavePanelSummaryTable(table_name=DIFFERENCES),
         ],
         **of_corpus,
-        "Length": [scatter(f"test {title} and length", "mean_tokens", f"test/{metric}")],
+        "Length": [
+            scatter(f"test {title} and length", "mean_tokens", f"test/{metric}"),
+            *([image(BY_LENGTH)] * has_lengths),
+        ],
         "All cells": shared,
         "Use of position": inside,
     }
-    if has_classes:
+    if with_classes:
         columns = {name: name for name in ("Actual", "Predicted", "nPredictions")}
-        matrix = of_table("wandb/confusion_matrix/v1", "confusion_matrix", CONFUSION, **columns)
-        named["Errors"] = [matrix]
+        named["Errors"] = [
+            of_table(
+                "wandb/confusion_matrix/v1", confusion_key(data), f"{data}: {CONFUSION}", **columns
+            )
+            for data in with_classes
+        ]
     return [ws.Section(name=name, panels=own, is_open=True) for name, own in named.items()]

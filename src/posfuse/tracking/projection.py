@@ -83,12 +83,23 @@ class Cell:
     def key(self, split: str, metric: str) -> str:
         """The name in W&B of a score that only runs of this cell have."""
         parts = (self.data, self.encoding, self.variant, f"{split}_{metric}")
-        return "/".join(re.sub(r"[^\w-]", "_", part) for part in parts if part)
+        return "/".join(plain(part) for part in parts if part)
 
     def score(self, split: str, scores: Mapping[str, float]) -> dict[str, float]:
         """The score of a run by its task's metric, with the metric's name."""
         score = scores.get(self.metric)
         return {} if score is None else {self.key(split, self.metric): score}
+
+
+def plain(name: str) -> str:
+    """A name for a key of W&B."""
+    return re.sub(r"[^\w-]", "_", name)
+
+
+def confusion_key(data: str) -> str:
+    """The name in W&B of the confusion matrix of a corpus. A chart adds up the tables of one name,
+    so each corpus has a name."""
+    return f"confusion_matrix_{plain(data)}"
 
 
 def config(identity: records.Record) -> dict[str, Any]:
