@@ -73,13 +73,13 @@ def report(folder: Path, drawn: Mapping[str, str]) -> str:
     """index.html of a study's folder, from its plan and rows; `drawn` as in `page_of`."""
     plan, runs, _ = judged(folder)
     commits = sorted(set(runs["commit"].dropna().astype(str)))
+    tested = runs[runs["stage"] == "testing"]
     return page.page_of(
-        [*sections_of(folder), results_page.plan_section(folder)],
+        [*sections_of(folder), results_page.plan_section(plan, tested, folder)],
         "demo" if folder == DEMO else folder.name,
         f"posfuse study run {'demo' if folder == DEMO else folder.name}",
         [("commit of the runs", ", ".join(commits))],
         drawn,
-        results_page.plan_line(plan, runs[runs["stage"] == "testing"]),
     )
 
 

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from posfuse.report.sections.answer import answers, lead, rows_of
+from posfuse.report.sections.answer import answers, counted, rows_of, rules
 from posfuse.statistics import paired as st
 from posfuse.statistics.comparisons import Criteria, in_families, judge
 from posfuse.statistics.power import seeds_for_decision, seeds_for_equivalence
@@ -29,7 +29,8 @@ def answer_of(*frames, **criteria):
     frame = in_families(pd.concat(frames, ignore_index=True), criteria)
     rows = rows_of(frame)
     best = frame if "baseline_at" in frame else frame.iloc[:0]
-    return lead(rows, best, criteria), answers(rows, [], criteria)
+    first = [counted(rows, criteria.baseline), *rules(rows, best, criteria)]
+    return first, answers(rows, [], criteria)
 
 
 def about(seeds):
@@ -44,8 +45,9 @@ def test_a_decided_difference_comes_before_an_undecided_one():
     if_zero = seeds_for_equivalence(limit, 0.5, 0.0, 0.05 / 2)
     first, (gate, mul) = answer_of(compared(deltas))
     assert first == [
-        "Decided: 1 of 2 differences from add: p ≤ 0.05 after Holm's adjustment, for a difference "
-        "or for equivalence within ±0.5 points on these test documents."
+        "2 differences from add: 1 ahead, 1 undecided.",
+        "Decided: p ≤ 0.05 after Holm's adjustment, for a difference or for equivalence within "
+        "±0.5 points on these test documents.",
     ]
     assert (gate.verdict, gate.comparison) == ("ahead", "tiny: gate_cnn_linear_start - add")
     assert gate.difference == f"+10.50 ({low:+.2f} to {high:+.2f})"
@@ -78,14 +80,13 @@ def test_exploratory_differences_have_no_verdict():
     deltas = {"concat": [10, 10.5, 11], "none": [-1, 4, 0]}
     frame = compared(deltas, role=["primary", "exploratory"])
     first, rows = answer_of(frame, primary=("concat",))
-    assert first[0].startswith("Decided: 1 of 1 differences from add")
-    assert first[0].endswith("on these test documents. 1 more is exploratory.")
+    assert first[0] == "1 difference from add: 1 ahead. 1 more is exploratory."
     assert [row.verdict for row in rows] == ["ahead", "exploratory"]
     p = f"{st.p_paired_t(deltas['none']):.3f}"
     assert rows[1].details.endswith(f"3 seeds, exploratory: p {p}, not adjusted.")
     alone, _ = answer_of(frame[1:], primary=("concat",))
     all_exploratory = "No difference from add is in the primary family, so all are exploratory."
-    assert alone[0] == all_exploratory
+    assert alone == [all_exploratory]
 
 
 @pytest.mark.parametrize(
@@ -105,14 +106,14 @@ def test_operators_at_several_scales_are_compared_at_their_best():
     chosen = {"at": "2", "baseline_scale": "4", "baseline_at": "4"}
     best = compared({"mul": [10, 10.5, 11]}, **chosen, choices=3, baseline_choices=3)
     first, (row,) = answer_of(best)
-    assert first[1] == (
+    assert first[2] == (
         "Each operator has its own best model.token_scale (chosen by the same seeds that are "
         "tested)."
     )
     assert row.comparison == "tiny: mul (at 2) - add (at 4)"
     both = best.assign(at="2, lr 0.1", baseline_lr="0.3", baseline_at="4, lr 0.3")
     first, (row,) = answer_of(both)
-    assert "its own best model.token_scale and optim.lr (chosen" in first[1]
+    assert "its own best model.token_scale and optim.lr (chosen" in first[2]
     assert row.comparison == "tiny: mul (at 2, lr 0.1) - add (at 4, lr 0.3)"
 
 

@@ -169,7 +169,7 @@ def test_what_position_adds_at_own_best_values(tmp_path):
                           "encoding.table._target_": f"posfuse.model.encoding.{table}"},
             )  # fmt: skip
     text, _ = posfuse_report(tmp_path / "sweep")
-    assert "\nDecided: 0 of 1 differences from add" in text
+    assert "\n1 difference from add: 1 undecided.\n" in text
     assert "On tiny (none)" not in text
     page = (tmp_path / "sweep" / "report" / "index.html").read_text()
     assert "Position adds -17.50 points to this difference (" in page
@@ -394,9 +394,11 @@ def test_no_sweep_is_reported_if_an_option_does_not_fit_the_second_one(tmp_path)
 
 def test_seeds_that_have_nothing_to_choose_are_an_error(tmp_path):
     root = write_sweep(tmp_path / "sweep", {"add": [0.5, 0.6], "concat": [0.6, 0.7]})
+    posfuse_report(root)
+    before = {path: path.read_bytes() for path in (root / "report").rglob("*.*")}
     _, refused = posfuse_report(root, "--select-seeds=0")
     assert refused.startswith("error: --select-seeds: there is nothing to choose")
-    assert (root / "report" / "index.html").exists()
+    assert {path: path.read_bytes() for path in (root / "report").rglob("*.*")} == before
 
 
 def test_a_gain_at_sqrt_d_that_is_due_to_scale_alone_is_visible_in_the_report(surface):
@@ -421,7 +423,7 @@ def test_a_setting_with_one_value_keeps_its_comparison_beside_one_with_several(t
                 settings={"data.limit": limit, "optim.lr": rate},
             )  # fmt: skip
     text, _ = posfuse_report(sweep)
-    assert "of 2 differences from add" in text
+    assert "\n2 differences from add: 2 undecided.\n" in text
     page = (sweep / "report" / "index.html").read_text()
     assert "tiny, data.limit=100: concat (at 0.2) - add (at 0.2)" in page
     assert "tiny, data.limit=1000__optim.lr=0.1: concat - add" in page

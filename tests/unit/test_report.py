@@ -144,8 +144,9 @@ def test_a_report_has_its_page_tables_and_figures(whole_report):
     assert set(written(root / "report")) == TABLES | CAUTIONS | FIGURES
     lines = text.splitlines()
     assert lines[0] == "Which operators are better than add on tiny, wordy, by test accuracy?"
-    assert lines[1].startswith("Decided: 2 of 2 differences from add")
-    assert lines[3].startswith("ahead: tiny: concat - add: +8.33 (")
+    assert lines[1] == "2 differences from add: 2 ahead."
+    assert lines[2].startswith("ahead: tiny: concat - add: +8.33 (")
+    assert lines[4].startswith("Decided: p ≤ 0.05 after Holm's adjustment")
     assert "60.00 ± 10.00 (3)" in text
     assert "+8.33 ± 2.89" in text  # 10, 5, 10
     assert "With 3 seeds no sign-flip or signed-rank test can give p < 0.25." in text
@@ -239,7 +240,7 @@ def test_the_primary_family_is_the_sweeps_or_that_of_the_command(whole):
         assert (absent in text) == (content is declared and not arguments)
     # A sweep below the given folder declares its own family.
     (whole / "multirun.yaml").write_text(json.dumps(declared))
-    assert "2 of 2 differences" in reported(whole.parent)
+    assert "\n2 differences from add: 2 ahead. 1 more is exp" in reported(whole.parent)
 
 
 def test_several_sweeps_get_a_folder_each_below_out(tmp_path):

@@ -203,7 +203,7 @@ def test_a_study_with_failed_runs_judges_the_others_and_ends_with_an_error(tmp_p
     printed, status = called("study", "run", "mine.yaml")
     assert status.startswith("error: multirun/mine_test: 1 of 12 runs have no result, such as d ")
     printed = " ".join(printed.split())
-    assert "Decided: 1 of 2 hypotheses. The study is not finished." in printed
+    assert "2 hypotheses: 1 supported, 1 undecided. The study is not finished." in printed
     assert "Supported: gain; undecided: other." in printed
     place = "multirun/mine_test/tiny/sinusoidal/mul/seed=2/result.json"
     assert (

@@ -53,31 +53,23 @@ def sections_of(sweep: Sweep) -> list[Section]:
     return [section for section in sections if section is not None]
 
 
-def write(sweep: Sweep, sections: list[Section], command: str, out: Path) -> Path:
-    """Write the page, the tables, the figures and the table of runs into `out`."""
-    criteria, metric = sweep.criteria, sweep.metric
-    summary = page.template("summary.html.j2").render(
-        runs=len(sweep.runs),
-        missing=len(sweep.missing),
-        criteria=criteria,
-        unit=f"{metric.points}{metric.better}",
-        encodings=", ".join(sweep.runs["encoding"].unique()),
-    )
-    path = page.write(sections, sweep.name, command, sweep.runs, out, summary=summary)
-    formats.write_csv(sweep.runs.drop(columns="configuration"), out / "runs.csv")
+def write(sweep: Sweep, sections: list[Section], command: str) -> Path:
+    """Write the page, the tables, the figures and the table of runs into the sweep's `out`."""
+    path = page.write(sections, sweep.name, command, sweep.runs, sweep.out)
+    formats.write_csv(sweep.runs.drop(columns="configuration"), sweep.out / "runs.csv")
     return path
 
 
 def show(sections: list[Section], console: Console, path: Path) -> None:
-    """Print the answer with its decided rows, the terminal's part of each section, the notes, and
-    the path of the page."""
+    """Print the answer with its decided rows and their basis, the terminal's part of each section,
+    the notes, and the path of the page."""
     top = page.top_of(sections)
     rows = [answer for answer in top.answers if answer.verdict in DECIDED]
     lines = [
         f"{a.verdict}: {a.comparison}: {a.difference}, {a.n} {top.counted}" for a in rows[:MOST]
     ]
     lines += [f"and {len(rows) - MOST} more, on the page"] * (len(rows) > MOST)
-    for i, line in enumerate([*top.lead, *lines]):
+    for i, line in enumerate([*top.lead, *lines, *top.basis]):
         style = "" if i else "bold"
         console.print(Text(line, style=style), soft_wrap=not console.is_terminal)
     console.print()
@@ -148,20 +140,23 @@ def main(arguments: Namespace) -> list[str]:
     primary = None
     if arguments.primary is not None:
         primary = family_in(arguments.primary, runs["fusion"], criteria.baseline)
-    sweeps = {str(name): of_sweep for name, of_sweep in runs.groupby("sweep_id")}
-    criteria_of = {}
-    for name, of_sweep in sweeps.items():  # before anything is written
+    groups = {str(name): of_sweep for name, of_sweep in runs.groupby("sweep_id")}
+    out, own_claims = arguments.out or Path(arguments.folder) / "report", bool(arguments.claims)
+    sweeps = []
+    for name, of_sweep in groups.items():  # all options are checked before anything is written
         own = _criteria_of(of_sweep, arguments, criteria)
         family = declared_family(arguments.folder, name) if primary is None else primary
-        criteria_of[name] = replace(own, **given, primary=family)
-    out = arguments.out or Path(arguments.folder) / "report"
+        own, target = replace(own, **given, primary=family), out if len(groups) == 1 else out / name
+        sweeps.append(Sweep(arguments.folder, of_sweep, own, claims, own_claims, target))
+    if any(sweep.criteria.select and not sweep.best.keys for sweep in sweeps):
+        raise InputError(
+            "--select-seeds: there is nothing to choose, because all runs have the same "
+            "model.token_scale and optim.lr; remove this option"
+        )
     wrong = list(problems)
-    for name, of_sweep in sweeps.items():
-        own_claims = arguments.claims is not None
-        target = out if len(sweeps) == 1 else out / name
-        sweep = Sweep(arguments.folder, of_sweep, criteria_of[name], claims, own_claims, target)
+    for sweep in sweeps:
         sections = [*sections_of(sweep), Section(problems=problems)]
-        path = write(sweep, sections, command, target)
+        path = write(sweep, sections, command)
         show(sections, console, path)
         wrong += page.problems_of(sections)
     return list(dict.fromkeys(wrong))

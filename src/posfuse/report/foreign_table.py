@@ -26,7 +26,7 @@ from posfuse.statistics.group_comparisons import compare_foreign, over_groups, r
 MOST_IN_FIGURE = 60  # rows of a figure that fits a screen
 MOST_ROWS = 1_000  # of a table on the page; its CSV file has all rows
 MOST_NOTES = 20
-MOST_ANSWERS = 16  # rows of the table at the top of the page
+MOST_ANSWERS = 100  # rows of the table at the top of the page, most of them folded
 
 
 def columns_of(arguments: Namespace) -> Columns:
@@ -134,12 +134,14 @@ def sections_of(arguments: Namespace, criteria: Criteria) -> list[Section]:
     tables = [comparisons_table(comparisons, criteria, paired, columns)]
     if arguments.all_pairs:
         tables.insert(0, rankings_table(rankings(results, comparisons, criteria), criteria))
-    more = len(comparisons) - MOST_ANSWERS
-    rest = [f"The table of comparisons has {more:,} more rows."] * (more > 0)
     return [
         Section(
             RESULTS,
-            lead=[*headline(comparisons, criteria, paired, columns, arguments.all_pairs), *rest],
+            lead=[
+                question(columns, criteria, arguments.all_pairs),
+                counted(comparisons, columns),
+            ],
+            basis=rules(comparisons, criteria, paired, columns),
             answers=_answers(comparisons, criteria.metric),
             margin=criteria.margin,
             unit=criteria.metric.unit,
@@ -191,40 +193,50 @@ def _cautions(
     return by_name
 
 
-def headline(
-    comparisons: pd.DataFrame, criteria: Criteria, paired: bool, columns: Columns, all_pairs: bool
+def question(columns: Columns, criteria: Criteria, all_pairs: bool) -> str:
+    other = "" if all_pairs else f" from {criteria.baseline}"
+    return f"Which values of {columns.compare} differ in {columns.value}{other}?"
+
+
+def counted(comparisons: pd.DataFrame, columns: Columns) -> str:
+    """The number of comparisons with each verdict, in a sentence."""
+    counts, total = comparisons["verdict"].value_counts(), len(comparisons)
+    numbers = {"different": counts.get(AHEAD, 0) + counts.get(BEHIND, 0)}
+    numbers |= {kind: counts.get(kind, 0) for kind in (EQUIVALENT, UNDECIDED)}
+    over = f" of the {comparisons['group'].iloc[0]}" if columns.units else ""
+    listed = ", ".join(f"{n} {kind}" for kind, n in numbers.items() if n)
+    return f"{total} comparison{'s' * (total != 1)}{over}: {listed}."
+
+
+def rules(
+    comparisons: pd.DataFrame, criteria: Criteria, paired: bool, columns: Columns
 ) -> list[str]:
-    """The question, then sentences with the number of decided comparisons and how they were
-    tested."""
-    counts = comparisons["verdict"].value_counts()
-    differ, same = counts.get(AHEAD, 0) + counts.get(BEHIND, 0), counts.get(EQUIVALENT, 0)
+    """Sentences about how the comparisons were tested."""
     alone = int((comparisons["p_t"] <= criteria.alpha).sum())
     how = "paired by seed" if paired else "of independent runs"
-    over, about = "", []
-    if columns.units:
-        over, units = f" of the {comparisons['group'].iloc[0]}", ", ".join(columns.units)
-        if columns.units == [columns.seed]:
-            about = [
-                "n counts seeds, each with its mean over all groups. The conclusions are about "
-                "new seeds of these groups. They say nothing about other groups."
-            ]
-        else:
-            how = f"paired by {units}"
-            about = [
-                f"n counts the values of {units}, each with its mean over all its groups and "
-                "seeds. The conclusions are about further values, if these are a random sample of "
-                "them."
-            ]
+    about = []
+    if columns.units == [columns.seed]:
+        about = [
+            "n counts seeds, each with its mean over all groups. The conclusions are about new "
+            "seeds of these groups. They say nothing about other groups."
+        ]
+    elif columns.units:
+        units = ", ".join(columns.units)
+        how = f"paired by {units}"
+        about = [
+            f"n counts the values of {units}, each with its mean over all its groups and seeds. "
+            "The conclusions are about further values, if these are a random sample of them."
+        ]
     lower = [f"Lower values of {columns.value} are better."] if criteria.metric.sign < 0 else []
-    other = "" if all_pairs else f" from {criteria.baseline}"
+    more = len(comparisons) - MOST_ANSWERS
+    rest = [f"The table of comparisons has {more:,} more rows."] * (more > 0)
     return [
-        f"Which values of {columns.compare} differ in {columns.value}{other}?",
-        f"Decided: {differ + same} of {len(comparisons)} comparisons{over}, {how}: {differ} "
-        f"different and {same} equivalent within ±{criteria.margin:g}, at p ≤ "
-        f"{criteria.alpha:g} after Holm's adjustment over all of them.",
-        f"Without the adjustment {alone} would count as different.",
+        f"Decided: p ≤ {criteria.alpha:g} after Holm's adjustment over all comparisons, {how}, for "
+        f"a difference or for equivalence within ±{criteria.margin:g}. Without the adjustment "
+        f"{alone} would count as different.",
         *about,
         *lower,
+        *rest,
     ]
 
 

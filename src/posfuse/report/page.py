@@ -35,18 +35,15 @@ LIBRARIES = ("scipy", "scikit-learn", "pandas", "matplotlib")
 
 
 def write(
-    sections: Sequence[Section], title: str, command: str, made: pd.DataFrame, out: Path,
-    summary: str = "",
-) -> Path:  # fmt: skip
-    """Write the page, the tables and the figures into `out`. Returns the path of the page.
-
-    `made` are the rows of the runs. `summary` is HTML below the answer.
-    """
+    sections: Sequence[Section], title: str, command: str, made: pd.DataFrame, out: Path
+) -> Path:
+    """Write the page, the tables and the figures into `out`. Returns the path of the page. `made`
+    are the rows of the runs."""
     path = out / "index.html"
     _remove_files_of(path)
     formats.write_tables([table for s in sections for table in s.tables], out / "tables")
     drawn = draw_all(sections, out / "figures")
-    html = page_of(sections, title, command, _made_with(made), drawn, summary, has_files=True)
+    html = page_of(sections, title, command, _made_with(made), drawn, has_files=True)
     with records.replacing(path) as part:  # a link is replaced, and its target is not changed
         part.write_text(html, encoding="utf-8")
     return path
@@ -66,7 +63,6 @@ def page_of(
     command: str,
     made: Sequence[tuple[str, str]],
     drawn: Mapping[str, str],
-    summary: str = "",
     has_files: bool = False,
 ) -> str:
     """The page as HTML. `drawn` has the SVG of each figure by name. With `has_files` each table and
@@ -80,7 +76,6 @@ def page_of(
         marks=marks(top.answers, top.margin) if top.answers else None,
         most=MOST,
         width=WIDTH,
-        summary=Markup(summary),
         chapters={name: own for name, own in chapters.items() if own},
         drawn=drawn,
         narrow=narrow,

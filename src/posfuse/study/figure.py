@@ -41,7 +41,8 @@ def hypotheses(
         for v in verdicts
         if (d := v.shown)
     ]  # fmt: skip
-    return forest_of(pd.DataFrame(rows), caption, metric, with_seeds=True)
+    unit = verdicts[0].units.removesuffix("s")
+    return forest_of(pd.DataFrame(rows), caption, metric, of_each=unit)
 
 
 @style.styled
@@ -60,7 +61,7 @@ def ratios(runs: pd.DataFrame, study: Study) -> Figure:
         "that of the position's part, in the last whole epoch; mark: one run; pale: tuning; "
         "hollow: the operator with the named setting"
     )
-    figure, grid = style.grid([len(panels)], titles, caption, (5.0, 3.0))
+    figure, grid = style.grid([len(panels)], titles, caption, (5.0, 3.0), most=2)
     for name, (axis,) in zip(panels, grid, strict=True):
         for (operator, choices), own in runs[corpus == name].groupby(kind, sort=False):
             looks = style.look(operator)

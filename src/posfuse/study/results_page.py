@@ -55,10 +55,10 @@ def write(
     plan and the answer. `command` runs the study."""
     study, out = plan.study, folder / "report"
     sections = [*sections_of(plan, state, runs), _runs(runs, study.measured, out)]
-    sections.append(plan_section(folder))
     tested = runs[runs["stage"] == "testing"]
+    sections.append(plan_section(plan, tested, folder))
     records = pd.DataFrame(map(flatten, tested[RECORD].dropna()))
-    page.write(sections, name, command, records, out, plan_line(plan, tested))
+    page.write(sections, name, command, records, out)
     formats.write_csv(runs.drop(columns=RECORD), out / RUNS)
     headline = " ".join(tables.headline(study, state))
     return [f"Study {name}, plan {plan.digest[:16]}: {study.question}", headline]
@@ -73,16 +73,14 @@ def _runs(runs: pd.DataFrame, metric: Metric, out: Path) -> Section:
     return Section(RUN_LIST, html=runs_html(listed, metric))
 
 
-def plan_line(plan: Plan, tested: pd.DataFrame) -> str:
-    """The plan's digest, its time and the times of the test runs, as HTML."""
-    line = Markup("<p>Plan <code>{}</code>. {}</p>")
-    return line.format(plan.digest, provenance(plan, tested))
-
-
-def plan_section(folder: Path) -> Section:
-    """The section with the plan's file."""
-    file = Markup("<details><summary>plan.yaml</summary><pre><code>{}</code></pre></details>")
-    return Section(THE_PLAN, html=file.format((folder / PLAN).read_text("utf-8")))
+def plan_section(plan: Plan, tested: pd.DataFrame, folder: Path) -> Section:
+    """The section with the plan's digest, its time, the times of the test runs, and its file."""
+    html = Markup(
+        "<p>Plan <code>{}</code>. {}</p>"
+        "<details><summary>plan.yaml</summary><pre><code>{}</code></pre></details>"
+    )
+    file = (folder / PLAN).read_text("utf-8")
+    return Section(THE_PLAN, html=html.format(plan.digest, provenance(plan, tested), file))
 
 
 def sections_of(plan: Plan, state: Progress, runs: pd.DataFrame) -> list[Section]:
@@ -116,7 +114,8 @@ def _hypotheses(study: Study, state: Progress, by_name: Mapping[str, Cautions]) 
     caption = "Each hypothesis and its difference."
     return Section(
         RESULTS,
-        lead=[study.question, tables.headline(study, state)[0], *filter(None, [of_all])],
+        lead=[study.question, tables.headline(study, state)[0]],
+        basis=[*filter(None, [of_all])],
         answers=[
             tables.answer(v, metric, of_each.get(v.hypothesis.name, "")) for v in state.verdicts
         ],

@@ -24,13 +24,14 @@ OF_ALL_SEEDS = ("all_n", "all_mean", "all_low", "all_high")
 
 
 def headline(study: Study, state: Progress) -> list[str]:
-    """The answer in two sentences: the number of decided hypotheses, and their names."""
+    """The answer in two sentences: the number of hypotheses with each verdict, and their names."""
     of = {kind: [v.hypothesis.name for v in state.verdicts if v.verdict == kind] for kind in KINDS}
-    total = len(state.verdicts)
-    first = f"Decided: {total - len(of[UNDECIDED])} of {total} hypotheses."
+    of = {kind: names for kind, names in of.items() if names}
+    total, counts = len(state.verdicts), (f"{len(names)} {kind}" for kind, names in of.items())
+    first = f"{total} {'hypothesis' if total == 1 else 'hypotheses'}: {', '.join(counts)}."
     if not state.is_finished:
         first += " The study is not finished."
-    listed = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in of.items() if names)
+    listed = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in of.items())
     return [first, f"{listed[:1].upper()}{listed[1:]}."]
 
 

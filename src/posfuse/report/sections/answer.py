@@ -1,5 +1,6 @@
 """The answer of a sweep: the first lines on the terminal and on the page, and their table."""
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,10 @@ def section(sweep: Sweep) -> Section:
     rows = rows_of(best.best, best.others(sweep.comparisons))
     second = rows_of(sweep.best_placebos, best.others(sweep.placebos))
     second += rows_of(best.others(sweep.pretraining_effect))
-    first = [question(sweep), *lead(rows, best.best, criteria)]
+    status = plan_status(sweep.folder, sweep.name)
     return Section(
-        lead=[*first, *to_compare(sweep), plan_status(sweep.folder, sweep.name)],
+        lead=[question(sweep), counted(rows, criteria.baseline), *to_compare(sweep)],
+        basis=[*rules(rows, best.best, criteria), f"{runs_of(sweep)} {status}"],
         answers=answers(rows, second, criteria),
         margin=criteria.margin,
         unit=criteria.metric.points,
@@ -68,27 +70,47 @@ def rows_of(*frames: pd.DataFrame) -> list[Row]:
     return rows
 
 
-def lead(rows: list[Row], best: pd.DataFrame, criteria: Criteria) -> list[str]:
-    """A line with the number of decided differences from the baseline, and a line with the keys of
-    which each operator has its own best values."""
-    tested = [row for row in rows if not np.isnan(row["p_t"]) and row["role"] == PRIMARY]
+def counted(rows: list[Row], base: str) -> str:
+    """The number of comparisons with each verdict, in a sentence."""
+    tested = Counter(row["verdict"] for row in rows if is_tested(row))
     others = sum(row["role"] == EXPLORATORY for row in rows)
-    more = f" {others} more {'is' if others == 1 else 'are'} exploratory." if others else ""
-    base = criteria.baseline
-    first = f"No difference from {base} could be tested.{more}"
     if others and others == len(rows):
-        first = f"No difference from {base} is in the primary family, so all are exploratory."
-    if tested:
-        number = sum(row["verdict"] in DECIDED for row in tested)
-        first = (
-            f"Decided: {number} of {len(tested)} differences from {base}: p ≤ {criteria.alpha:g} "
-            f"after Holm's adjustment, for a difference or for equivalence within "
-            f"±{criteria.within} on these test documents.{more}"
+        return f"No difference from {base} is in the primary family, so all are exploratory."
+    counts = ", ".join(f"{n} {verdict}" for verdict, n in sorted(tested.items()))
+    total = sum(tested.values())
+    first = f"{total} difference{'s' * (total != 1)} from {base}: {counts}."
+    if not tested:
+        first = f"No difference from {base} could be tested."
+    more = f" {others} more {'is' if others == 1 else 'are'} exploratory." if others else ""
+    return f"{first}{more}"
+
+
+def is_tested(row: Row) -> bool:
+    return row["role"] == PRIMARY and not np.isnan(row["p_t"])
+
+
+def rules(rows: list[Row], best: pd.DataFrame, criteria: Criteria) -> list[str]:
+    """When a difference counts as decided, and which keys have values of each operator's own."""
+    lines = []
+    if any(map(is_tested, rows)):
+        lines.append(
+            f"Decided: p ≤ {criteria.alpha:g} after Holm's adjustment, for a difference or for "
+            f"equivalence within ±{criteria.within} on these test documents."
         )
-    if best.empty:
-        return [first]
-    chosen = chosen_by(best, criteria)
-    return [first, f"Each operator has its own best {keys_of(best)} ({chosen})."]
+    if not best.empty:
+        chosen = chosen_by(best, criteria)
+        lines.append(f"Each operator has its own best {keys_of(best)} ({chosen}).")
+    return lines
+
+
+def runs_of(sweep: Sweep) -> str:
+    """The number of runs, their encodings, and the unit of their differences."""
+    metric, missing = sweep.metric, len(sweep.missing)
+    encodings = ", ".join(sweep.runs["encoding"].unique())
+    return (
+        f"{len(sweep.runs)} runs, {missing} missing; encoding {encodings}. Differences are in "
+        f"{metric.points}{metric.better}, paired by seed."
+    )
 
 
 def answers(rows: list[Row], second: list[Row], criteria: Criteria) -> list[Answer]:

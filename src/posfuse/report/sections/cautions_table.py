@@ -9,10 +9,29 @@ from rich.text import Text
 from posfuse.report.sections.section import VERDICTS, Section
 from posfuse.report.sweep import Sweep
 from posfuse.report.table import Column, table_of
-from posfuse.statistics.cautions import LEVEL, NEAR, ORDER, Cautions, of_comparisons
+from posfuse.statistics.cautions import (
+    CHANCE,
+    EDGE,
+    GROUPS,
+    LAST,
+    LEVEL,
+    NEAR,
+    ORDER,
+    Cautions,
+    of_comparisons,
+)
 from posfuse.statistics.cells import APART
 
 MOST = 8  # names in a cell
+MEANINGS = {
+    CHANCE: "Close to guessing: the mean is at most "
+    f"{100 * NEAR:g} % of the way from guessing to the best possible value.",
+    GROUPS: "Two groups: the runs are further apart than "
+    f"{100 * (1 - LEVEL):g} of 100 samples of normal values, and the groups' means are at least "
+    f"{100 * APART:g} % of the way from guessing to the best value apart; one run can be a group.",
+    LAST: "Still improving: the best evaluation of these runs was their last one.",
+    EDGE: "Edge: a better value may lie beyond those tried.",
+}
 
 
 def section(sweep: Sweep) -> Section:
@@ -36,14 +55,8 @@ def cautions_section(
             rows.append({"caution": text, "arms": list(arms), verdicts: list(own)})
     if not rows:
         return Section(chapter)
-    caption = (
-        "A caution changes no verdict. Close to guessing: the mean is at most "
-        f"{100 * NEAR:g} % of the way from guessing to the best possible value. Two groups: the "
-        f"runs are further apart than {100 * (1 - LEVEL):g} of 100 samples of normal values, and "
-        f"the groups' means are at least {100 * APART:g} % of that way apart; one run can be a "
-        "group. Still improving: the best evaluation of these runs was their last one. Edge: a "
-        "better value may lie beyond those tried."
-    )
+    meanings = (MEANINGS[row["caution"]] for row in rows if row["caution"] in MEANINGS)
+    caption = " ".join(["A caution changes no verdict.", *meanings])
     columns: list[Column] = [
         ("arms", _some, "arms"),
         (verdicts, partial(_some, every=len(by_name)), verdicts),

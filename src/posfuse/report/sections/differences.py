@@ -249,29 +249,28 @@ def forest(comparisons: pd.DataFrame, criteria: Criteria) -> Figure:
 
 
 @style.styled
-def forest_of(
-    comparisons: pd.DataFrame, caption: str, metric: Metric, with_seeds: bool = False
-) -> Figure:
+def forest_of(comparisons: pd.DataFrame, caption: str, metric: Metric, of_each: str = "") -> Figure:
     """A row for each comparison with mean, interval, margin and numbers; a block for each value of
-    the column data. With `with_seeds` a row also has a mark for each of its deltas."""
+    the column data. With `of_each` ("seed") a row also has a mark for each of its deltas."""
     by_data = comparisons.groupby("data", sort=False)
     blocks = {data: part.to_dict("records") for data, part in by_data}
-    views = plot.shared_views(blocks.values(), [0] * len(blocks), with_seeds)
-    caption += "; each block has its own scale" if len(set(views)) > 1 else ""
+    views = plot.shared_views(blocks.values(), [0] * len(blocks), bool(of_each))
+    has_scales = len(set(views)) > 1
+    caption += "; each block has its own scale" * has_scales
     caption += plot.cut_note(blocks.values(), views)
     sizes = [len(rows) for rows in blocks.values()]
-    height = 0.19 * sum(sizes) + 0.7 * len(sizes)
+    height = 0.19 * sum(sizes) + (0.9 if has_scales else 0.7) * len(sizes)
     figure, (axes,) = style.grid([1], [[""]], caption, (8, height), ratios=[n + 0.6 for n in sizes])
     names = ("encoding", "fusion", *if_many(comparisons, "variant"))
     for axis, (data, rows), view in zip(axes, blocks.items(), views, strict=True):
         for y, row in enumerate(rows):
             ends = y - 0.5, y + 0.5
             axis.fill_betweenx(ends, -row["margin"], row["margin"], color="0.88", linewidth=0)
-            if with_seeds:
-                for seed, delta in zip(row["seeds"], row["deltas"], strict=True):
+            if of_each:
+                for unit, delta in zip(row["seeds"], row["deltas"], strict=True):
                     (point,) = axis.plot(delta, y + 0.3, "|", color=style.QUIET, markersize=4)
-                    text = f"{plot.label(row, ('encoding',))} seed={seed}: {metric.signed(delta)}"
-                    svg.mark(point, text)
+                    name = f"{plot.label(row, ('encoding',))} {of_each}={unit}"
+                    svg.mark(point, f"{name}: {metric.signed(delta)}")
             plot.whisker(axis, y, row, view, upright=False)
             numbers = plot.numbers(row, metric.digits)
             text = f"{plot.label(row, ('data', *names))}: {numbers}"
@@ -288,5 +287,6 @@ def forest_of(
         axis.spines["left"].set_visible(False)
         axis.tick_params(axis="y", length=0)
         axis.set_title(style.short(str(data), 60), loc="left", fontweight="bold")
-    axis.set_xlabel(f"difference, {metric.unit}")
+        if has_scales or axis is axes[-1]:
+            axis.set_xlabel(f"difference, {metric.unit}")
     return figure

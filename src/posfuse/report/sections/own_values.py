@@ -40,12 +40,6 @@ def section(sweep: Sweep) -> Section:
     own_best, criteria, metric = sweep.best, sweep.criteria, sweep.metric
     tables = second_tables(sweep.best_placebos, criteria, keys_of(own_best.best))
     tables += own_best_tables(own_best, criteria)
-    problems = []
-    if criteria.select and not own_best.keys:
-        problems.append(
-            "--select-seeds: there is nothing to choose, because all runs have the same "
-            "model.token_scale and optim.lr; remove this option"
-        )
     by_scale = (
         f"{metric.heading} by token scale: is an operator better, or does it only move the best "
         "scale?"
@@ -62,7 +56,6 @@ def section(sweep: Sweep) -> Section:
         tables=tables,
         shown=list(map(formats.Fitted, reversed(tables))),
         notes=own_best.notes,
-        problems=problems,
     )
 
 

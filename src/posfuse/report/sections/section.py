@@ -63,7 +63,8 @@ def answer_of(row: Row, comparison: str, digits: int, details: str = "") -> Answ
 @dataclass(frozen=True)
 class Section:
     chapter: str = TABLES  # one of CHAPTERS
-    lead: Sequence[str] = ()  # sentences above all chapters
+    lead: Sequence[str] = ()  # the question and its answer in one sentence, above all chapters
+    basis: Sequence[str] = ()  # sentences below the answers: how they were reached
     answers: Sequence[Answer] = ()
     margin: float = 0.0  # the largest difference that does not matter, for all; 0: not drawn
     unit: str = ""  # of the answers' differences
