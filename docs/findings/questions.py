@@ -27,7 +27,6 @@ WORDS = {  # the answer by verdict
     "undecided": "Not decided",
 }  # fmt: skip
 NOT_RUN = "not yet run"
-MOST_ROWS = 6  # of the first screen
 OPERATORS = {"gate_scalar": "scalar gate", "concat": "concatenation"}
 
 
@@ -110,7 +109,7 @@ def first_screen() -> str:
     shown = (q for q in ASKED["questions"] if "readme" in q and has_rows(FOLDER / q["study"]))
     asked = [[q["readme"], *row_of(q)] for q in shown]
     rows = [[*row[:2], *(cell.partition(", ")[0] for cell in row[2:])] for row in asked]
-    return lines(["question", "answer", "difference", "seeds"], rows[:MOST_ROWS])
+    return lines(["question", "answer", "difference", "seeds"], rows)
 
 
 def claims() -> str:
