@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
 
 from commands import called
 from posfuse import options
@@ -60,6 +61,44 @@ def test_a_command_of_the_docs_can_be_given(page, words, folder, monkeypatch):
             read_study(given.study, [str(folder)])
         if "status" in rest[:2] or "--no-timing" in rest:
             assert called(*rest)[1] is None
+
+
+def study_with(begin, **more):
+    """The example of docs/studies.md with the keys of another block of the page."""
+    example, own = (
+        yaml.safe_load(blocks("docs/studies.md", "yaml", b)[0]) for b in ("question:", begin)
+    )
+    return {**example, **own, **more}
+
+
+def test_the_other_studies_of_the_docs_can_be_read(tmp_path):
+    arms = {name: {"fusion": name} for name in ("add", "concat")}
+    studies = {
+        "repeated": study_with("tuning:\n  random:"),
+        "solved": study_with("solved:", arms=arms),
+    }
+    for name, content in studies.items():
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(content))
+        _, study = read_study(str(tmp_path / f"{name}.yaml"), [str(TOP / "my_conf")])
+        assert study.hypotheses[-1].name == ("null_arm" if name == "repeated" else "gain")
+
+
+def test_the_arms_of_the_page_of_sweeps_are_overrides_of_runs():
+    (text,) = (b for b in blocks("docs/sweeps.md", "yaml") if "arms:" in b)
+    sweeper = yaml.safe_load(text)["hydra"]["sweeper"]
+    assert set(sweeper["params"]["arm"].split(",")) == set(sweeper["arms"])
+    for overrides in sweeper["arms"].values():
+        checked(composed(*overrides))
+
+
+def test_the_code_of_the_page_of_records_reads_a_run(tmp_path, monkeypatch, capsys):
+    write_sweep(tmp_path / "multirun" / "mine", {"add": [0.6]}, data="bbc_lead_paragraph")
+    monkeypatch.chdir(tmp_path)
+    (code,) = blocks("docs/records.md")
+    exec(code, {})
+    printed = capsys.readouterr().out.split()
+    assert float(printed[0]) == 0.6
+    assert 0 <= float(printed[1]) <= 1
 
 
 def test_predictions_are_joined_with_the_users_table(folder, monkeypatch):

@@ -52,6 +52,7 @@ def _sweep_of(name: str, study: Study, extra: list[str], trials: Trials) -> ArmS
 def _search(name: str, study: Study, extra: list[str], say: Say | None = None) -> None:
     """Let Optuna propose the trials of each arm, and run those that are not done. Without `say`
     nothing runs, and the search ends at the first missing run."""
+    assert study.tuning is not None
     seeds = study.tuning_seeds
 
     def score(newest: Trials) -> dict[str, float] | None:
@@ -60,7 +61,8 @@ def _search(name: str, study: Study, extra: list[str], say: Say | None = None) -
             if say is None:
                 return None
             (trial,) = {trial for own in newest.values() for trial in own}
-            say(f"tuning: trial {trial} of each arm")
+            n = int(trial.removeprefix("t")) + 1
+            say(f"tuning: trial {n} of {study.tuning.trials}, for each arm")
             sweep.run(sweep.arms, seeds, extra)
         runs = finished_runs(study, {"": sweep})
         runs = runs[runs["seed"].isin(seeds)]
