@@ -48,6 +48,20 @@ def page(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def foreign(tmp_path_factory):
+    """The report of a table of another study, with more comparisons than a first screen holds."""
+    root = tmp_path_factory.mktemp("foreign")
+    rows = [
+        f"{seed},{method},task{task},{50 + task + seed % 3 + 5 * (method == 'b')}"
+        for seed in range(5) for method in "abc" for task in range(12)
+    ]  # fmt: skip
+    (root / "table.csv").write_text("\n".join(["seed,method,task,accuracy", *rows]))
+    options = ("--value", "accuracy", "--compare", "method", "--by", "task", "--baseline", "a")
+    posfuse_report("--from", root / "table.csv", *options, "--out", root / "report", draw=True)
+    return root / "report" / "index.html"
+
+
+@pytest.fixture(scope="module")
 def browser(tmp_path_factory):
     from selenium import webdriver
 
@@ -119,7 +133,8 @@ const light = rgb => { const [r, g, b] = rgb.match(/[\\d.]+/g).map(v => v / 255)
 const ground = element => {
   const color = getComputedStyle(element).backgroundColor;
   return color.startsWith("rgba(0, 0, 0, 0") ? ground(element.parentElement) : color; };
-const texts = document.querySelectorAll("h1, h2, p, th, td, .badge, figcaption, nav a");
+const texts = document.querySelectorAll(
+  "h1, h2, h3, p, li, dt, dd, summary, pre, th, td, .badge, figcaption, nav a");
 const contrast = (element, part) => {
   const both = [light(getComputedStyle(element, part).color), light(ground(element))];
   return (Math.max(...both) + .05) / (Math.min(...both) + .05); };
@@ -229,8 +244,8 @@ return !box || box.scrollWidth <= box.clientWidth;
 """
 
 
-def test_at_each_width_nothing_is_cut_overlaps_or_is_pale(opened, page):
-    for path in (page, *sorted(DOCS.rglob("index.html"))):
+def test_at_each_width_nothing_is_cut_overlaps_is_pale_or_small(opened, page, foreign):
+    for path in (page, foreign, *sorted(DOCS.rglob("index.html"))):
         show(opened, path)
         opened.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
         for width in (400, 800, 1280):
@@ -241,6 +256,8 @@ def test_at_each_width_nothing_is_cut_overlaps_or_is_pale(opened, page):
             assert opened.execute_script(OVERLAPS) == [], (path, width)
             assert min(opened.execute_script(CONTRASTS)) >= 4.5, (path, width)
         assert opened.execute_script(WHOLE), path
+        heights = [height for _, _, height in opened.execute_script(LABELS_OF_FIGURES)]
+        assert min(heights, default=9) >= 9, path  # at 1280
 
 
 LABELS_OF_FIGURES = """

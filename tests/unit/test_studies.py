@@ -313,7 +313,9 @@ def test_a_study_appears_once_its_rows_are_there(long_study):
     claim = questions.claims().splitlines()[2]
     assert ", 8 of 8 seeds | holds |" in claim
     first = questions.first_screen()
-    assert "Is the untuned gate better than addition on arXiv papers (1,024 words)? | Yes |" in first
+    assert (
+        "Is the untuned gate better than addition on arXiv papers (1,024 words)? | Yes |" in first
+    )
     assert "not yet run" not in first
     points = {(g["text"], g["words"], g["placebo"]): g["mean"] for g in questions.gains()}
     assert points == {("arXiv", 1024, False): pytest.approx(4, abs=0.3),

@@ -22,6 +22,7 @@ from posfuse.report.sweep import Sweep
 from posfuse.runs.records import LOSS_BY_POSITION, WHOLE
 
 LEAST_RATIO = 1 / 32  # the lower end of the axis
+LEAST_R2 = -0.1  # the end of an axis
 MOST_TICKS = 8  # of distances
 
 
@@ -165,6 +166,8 @@ def probe_by_layer(rows: pd.DataFrame) -> Figure:
         "fitted to; layer 0: the fused input; line: mean over seeds; band: from the lowest seed to "
         "the highest; dotted: always predicting the mean place"
     )
+    lowest = rows.loc[rows["name"] == "probe_r2", "value"].min()
+    caption += f"; R² below {LEAST_R2} is not shown" * bool(lowest < LEAST_R2)
     figure, panels = plot.panel_figure(rows, caption, (3.0, 3.6), ratios=(1, 1))
     for part, pair in panels:
         for axis, value, label in zip(
@@ -178,7 +181,7 @@ def probe_by_layer(rows: pd.DataFrame) -> Figure:
             axis.axhline(baseline, color=style.QUIET, linewidth=0.8, linestyle=":", zorder=0)
             plot.lines(axis, own[~is_baseline], "layer", partial(_by_layer, label))
             axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-            axis.set_ylim(-0.1 if unit == 1 else -3, 1.05 * unit)
+            axis.set_ylim(LEAST_R2 if unit == 1 else -3, 1.05 * unit)
             axis.set_ylabel(label)
         pair[1].set_xlabel("layer")
     return figure
