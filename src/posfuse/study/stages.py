@@ -53,7 +53,7 @@ def _search(name: str, study: Study, extra: list[str], say: Say | None = None) -
     """Let Optuna propose the trials of each arm, and run those that are not done. Without `say`
     nothing runs, and the search ends at the first missing run."""
     assert study.tuning is not None
-    seeds = study.tuning_seeds
+    seeds, trials = study.tuning_seeds, study.tuning.trials
 
     def score(newest: Trials) -> dict[str, float] | None:
         sweep = _sweep_of(name, study, extra, newest)
@@ -62,7 +62,7 @@ def _search(name: str, study: Study, extra: list[str], say: Say | None = None) -
                 return None
             (trial,) = {trial for own in newest.values() for trial in own}
             n = int(trial.removeprefix("t")) + 1
-            say(f"tuning: trial {n} of {study.tuning.trials}, for each arm")
+            say(f"tuning: trial {n} of {trials}, for each arm")
             sweep.run(sweep.arms, seeds, extra)
         runs = finished_runs(study, {"": sweep})
         runs = runs[runs["seed"].isin(seeds)]
