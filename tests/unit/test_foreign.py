@@ -316,6 +316,7 @@ def test_the_command_writes_tables_and_a_page(table, tmp_path):
         assert text in page
     rows = re.findall(r'<tr class="(ahead|undecided)">', page)  # of the table at its top
     assert rows == ["ahead", "ahead", "undecided", "undecided"]
+    assert page.count("<p>After Holm&#39;s adjustment: p ") == 4
     printed = reported(*options, "--unit", "raw", "--margin", "0.03")
     assert "equivalence within ±0.03." in printed
     page = (out / "index.html").read_text()

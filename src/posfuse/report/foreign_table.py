@@ -16,7 +16,7 @@ from posfuse.report import formats
 from posfuse.report.sections.cautions_table import cautions_section
 from posfuse.report.sections.differences import forest
 from posfuse.report.sections.section import RESULTS, Answer, Drawing, Section, answer_of, drawing
-from posfuse.report.table import Column, Table, p_value, t_interval, table_of
+from posfuse.report.table import Column, Row, Table, p_value, t_interval, table_of
 from posfuse.statistics.cautions import FEW, FEW_VALUES, Arm, Cautions, cautions
 from posfuse.statistics.cells import APART
 from posfuse.statistics.comparisons import Criteria
@@ -161,9 +161,17 @@ def _answers(comparisons: pd.DataFrame, metric: Metric) -> list[Answer]:
         "verdict", key=lambda verdict: verdict.eq(UNDECIDED), kind="stable"
     )
     return [
-        answer_of(row, f"{row['group']}: {row['name']} - {row['than']}", metric.digits)
+        answer_of(row, f"{row['group']}: {row['name']} - {row['than']}", metric.digits, _p_of(row))
         for row in ranked.head(MOST_ANSWERS).to_dict("records")
     ]
+
+
+def _p_of(row: Row) -> str:
+    """The adjusted p-values of a comparison in a sentence; empty without a test."""
+    if math.isnan(row["p_holm"]):
+        return ""
+    difference, equivalence = (p_value(row[f"{p}_holm"]) for p in ("p", "p_equivalence"))
+    return f"After Holm's adjustment: p {difference}, of equivalence {equivalence}."
 
 
 def _cautions(
