@@ -52,8 +52,8 @@ def foreign(tmp_path_factory):
     """The report of a table of another study, with more comparisons than a first screen holds."""
     root = tmp_path_factory.mktemp("foreign")
     rows = [
-        f"{seed},{method},task{task},{50 + task + seed % 3 + 5 * (method == 'b')}"
-        for seed in range(5) for method in "abc" for task in range(12)
+        f"{seed},{method},task{task},{50 + task + seed * len(method) % 3 + 5 * (method == 'bb')}"
+        for seed in range(5) for method in ("a", "bb", "cccc") for task in range(12)
     ]  # fmt: skip
     (root / "table.csv").write_text("\n".join(["seed,method,task,accuracy", *rows]))
     options = ("--value", "accuracy", "--compare", "method", "--by", "task", "--baseline", "a")

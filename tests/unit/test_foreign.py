@@ -431,3 +431,10 @@ def test_the_page_about_length_generalization_is_current():
     docs = Path(__file__).parents[2] / "docs"
     made = runpy.run_path(str(docs / "length_generalization.py"))["page"]()
     assert made == (docs / "length_generalization.md").read_text(encoding="utf-8")
+
+
+def test_a_comparison_without_a_test_is_not_counted_as_undecided(tmp_path):
+    """All differences of b are equal, so they have no spread."""
+    equal = "".join(f"{seed},{name},.{5 + (name == 'b')}\n" for seed in range(4) for name in "ab")
+    printed = reported(*written(tmp_path, f"{SHORT.splitlines()[0]}\n{equal}"))
+    assert "\n1 comparison: 1 not tested.\n" in printed

@@ -208,9 +208,10 @@ def question(columns: Columns, criteria: Criteria, all_pairs: bool) -> str:
 
 def counted(comparisons: pd.DataFrame, columns: Columns) -> str:
     """The number of comparisons with each verdict, in a sentence."""
-    counts, total = comparisons["verdict"].value_counts(), len(comparisons)
+    is_tested, total = comparisons["p_t"].notna(), len(comparisons)
+    counts = comparisons["verdict"].where(is_tested, "not tested").value_counts()
     numbers = {"different": counts.get(AHEAD, 0) + counts.get(BEHIND, 0)}
-    numbers |= {kind: counts.get(kind, 0) for kind in (EQUIVALENT, UNDECIDED)}
+    numbers |= {kind: counts.get(kind, 0) for kind in (EQUIVALENT, UNDECIDED, "not tested")}
     over = f" of the {comparisons['group'].iloc[0]}" if columns.units else ""
     listed = ", ".join(f"{n} {kind}" for kind, n in numbers.items() if n)
     return f"{total} comparison{'s' * (total != 1)}{over}: {listed}."
