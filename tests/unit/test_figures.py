@@ -14,7 +14,7 @@ from matplotlib.text import Text
 
 from posfuse.evidence.collect import collect
 from posfuse.report.figures.plot import heatmap
-from posfuse.report.figures.style import LOOKS, LineName, Look, apart, grid, look
+from posfuse.report.figures.style import LOOKS, LineName, Look, apart, grid, look, settle
 from posfuse.report.figures.svg import TITLE, mark, save
 from posfuse.report.sections import by_document, differences, paper, training_figures
 from posfuse.report.sections.own_values import scale
@@ -374,3 +374,14 @@ def test_documents_that_are_too_few_for_a_probe_have_the_other_figures(tmp_path)
     found = marked(section.drawings[1].draw())
     assert "tiny sinusoidal add, input moved: follows 100.0 % of documents, n=1" in found
     assert "tiny sinusoidal add, attention moved: stays 0.0 % of documents, n=1" in found
+
+
+def test_the_name_of_a_line_that_is_cut_stays_beside_its_panel():
+    figure = Figure((3, 2), layout="constrained")
+    axis = figure.subplots()
+    axis.plot([0, 1], [0, -5])
+    LineName(axis, (1, -5), "add")
+    axis.set_ylim(0, 1)
+    settle(figure)
+    leader = next(line for line in axis.lines if line.get_transform() == axis.transAxes)
+    assert 0 <= min(leader.get_ydata()) <= max(leader.get_ydata()) <= 1

@@ -289,6 +289,14 @@ def test_a_renamed_sweep_lacks_the_same_runs(whole, tmp_path):
         ]
 
 
+def test_a_refused_command_does_not_make_a_finished_run_one_without_a_result(tmp_path):
+    sweep = write_sweep(tmp_path / "mine", {"add": [0.5]})
+    (folder,) = (path.parent for path in sweep.rglob("result.json"))
+    for kind, expected in (("config", 0), ("failed", 2)):
+        write_failure(folder, kind, "data.path: no folder")
+        assert len(failures(sweep, collect(sweep)[0])) == expected
+
+
 def test_failures_of_another_sweep_are_not_those_of_a_sweep_with_the_name_of_its_corpus(tmp_path):
     write_sweep(tmp_path / "tiny", {"add": [0.5]})
     for sweep, variant in (("tiny", ""), ("tiny", "a=1"), ("other", ""), ("other", "a=1")):
@@ -492,10 +500,13 @@ def test_a_report_of_one_run_says_what_a_comparison_needs(tmp_path):
 
 
 def test_a_folder_that_can_have_no_report_is_an_error_of_one_line(whole, tmp_path):
-    (tmp_path / "empty").mkdir()
+    for name in ("empty", "study"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "study" / "plan.yaml").touch()
     (whole / "report").write_text("a file where the folder must be")
     for name, message in (
         ("empty", "empty: no finished runs"),
+        ("study", "study: is a study; open report/index.html in it, or give "),
         ("x", "x: no such folder"),
         ("sweep", "sweep/report"),
     ):

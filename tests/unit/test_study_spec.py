@@ -176,6 +176,8 @@ def test_an_unknown_study_is_one_line():
     found = refusal(read_study, "nope")
     assert found.startswith("nope: no such study; use one of ")
     assert ", nope.yaml in this folder or in --config-dir" in found
+    line = "nope.yaml: no such file; docs/studies.md has an example"
+    assert refusal(read_study, "nope.yaml") == line
 
 
 @pytest.mark.parametrize("place", ["", "conf", "conf/study"])

@@ -13,7 +13,7 @@ from posfuse.evidence.metric import Metric
 from posfuse.evidence.rows import row_of
 from posfuse.runs.folders import AXES, lies_in
 from posfuse.runs.multirun import MULTIRUN, has_result, read_multirun
-from posfuse.runs.records import CLASSES, failures_in
+from posfuse.runs.records import CLASSES, RESULT, failures_in
 from posfuse.runs.usable import usable
 
 CELL = ["data", "encoding", "fusion", "variant"]
@@ -42,6 +42,8 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
     rows, problems = usable(root, row_of)
     if not rows:
         nothing = f"{root}: no finished runs; run posfuse train -m first"
+        if (root / "plan.yaml").exists():
+            nothing = f"{root}: is a study; open report/index.html in it, or give {root}_test"
         raise InputError(problems[-1] if problems else nothing)
     runs = pd.DataFrame(rows)
     runs["variant"] = _readable(runs)
@@ -194,6 +196,7 @@ def failures(folder: str | Path, runs: pd.DataFrame) -> list[str]:
         (r, f)
         for r, f in failures_in(Path(folder))
         if f["kind"] != AlreadyRunning.kind  # listed as missing
+        and not (f["kind"] == "config" and (r / RESULT).exists())  # it changed no result
         and (Path(folder, MULTIRUN).exists() or _sweep_of(r) in sweeps)
     ]
     kinds = Counter("refused" if f["kind"] == "config" else f["kind"] for _, f in unfinished)

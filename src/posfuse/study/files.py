@@ -15,6 +15,8 @@ def study_file(name: str, searchpath: Sequence[str] = ()) -> Path:
     folder, or in a folder of `searchpath` or its study/. Raises InputError if it is in none."""
     path = Path(name)
     if path.suffix in (".yaml", ".yml"):
+        if not path.exists():
+            raise InputError(f"{path}: no such file; docs/studies.md has an example")
         return path
     given = [Path(folder.removeprefix("file://")) for folder in searchpath]
     places = [CONF_DIR / "study", Path(), *given, *(folder / "study" for folder in given)]

@@ -128,7 +128,7 @@ def settle(figure: Figure) -> Figure:
         if not names:
             continue
         to_axes = axis.transData + axis.transAxes.inverted()
-        ends = np.array([to_axes.transform(name.end) for name in names])
+        ends = np.array([to_axes.transform(name.end) for name in names]).clip(0, 1)  # a line is cut
         height = 72 / figure.dpi * axis.get_window_extent().height
         for name, end, y in zip(names, ends, apart(ends[:, 1], 1.2 * SMALL / height), strict=True):
             one = look(name.fusion)

@@ -105,11 +105,11 @@ def rules(rows: list[Row], best: pd.DataFrame, criteria: Criteria) -> list[str]:
 
 def runs_of(sweep: Sweep) -> str:
     """The number of runs, their encodings, and the unit of their differences."""
-    metric, missing = sweep.metric, len(sweep.missing)
+    metric, runs, missing = sweep.metric, len(sweep.runs), len(sweep.missing)
     encodings = ", ".join(sweep.runs["encoding"].unique())
     return (
-        f"{len(sweep.runs)} runs, {missing} missing; encoding {encodings}. Differences are in "
-        f"{metric.points}{metric.better}, paired by seed."
+        f"{runs} run{'s' * (runs != 1)}, {missing} missing; encoding {encodings}. Differences are "
+        f"in {metric.points}{metric.better}, paired by seed."
     )
 
 
