@@ -79,7 +79,7 @@ def test_a_study_ends_with_a_report_that_names_its_plan(undisturbed):
     page = (folder / "multirun/mine/report/index.html").read_text()
     assert plan["digest"] in page
     assert f"Study mine, plan {plan['digest'][:16]}" in shown
-    assert page.index(plan["digest"]) < page.index("Hypotheses")
+    assert page.index(f"Plan {plan['digest'][:16]}, frozen at 2") < page.index("Hypotheses")
     assert len(list((folder / "multirun/mine_tune").rglob(records.RESULT))) == 20
     tested = list((folder / "multirun/mine_test").rglob(records.RESULT))
     assert len(tested) in range(8, 17)

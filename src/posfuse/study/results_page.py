@@ -24,7 +24,6 @@ from posfuse.study.looks import Progress
 from posfuse.study.plan import PLAN, Plan, provenance
 from posfuse.study.repeats import units_of
 from posfuse.study.run_table import RECORD, RUNS
-from posfuse.study.spec import Study
 
 
 def with_measurements(runs: pd.DataFrame) -> pd.DataFrame:
@@ -93,7 +92,7 @@ def sections_of(plan: Plan, state: Progress, runs: pd.DataFrame) -> list[Section
     by_length = f"{metric.heading} by test length."
     lengths = drawing(figure.lengths, tested, study, caption=by_length)
     return [
-        _hypotheses(study, state, by_name),
+        _hypotheses(plan, state, by_name),
         cautions_section(by_name, "hypotheses", RESULTS),
         *_of(tables_of_arms.arms_table(plan, tested), ratios),
         *_of(tables_of_arms.tuning_table(plan, tested)),
@@ -108,14 +107,15 @@ def _of(table: Table | None, drawings: Sequence[Drawing] = ()) -> list[Section]:
     return [Section(RESULTS, drawings=drawings, tables=[table])] if table else []
 
 
-def _hypotheses(study: Study, state: Progress, by_name: Mapping[str, Cautions]) -> Section:
+def _hypotheses(plan: Plan, state: Progress, by_name: Mapping[str, Cautions]) -> Section:
+    study, frozen = plan.study, f", frozen at {plan.frozen}" if plan.frozen else ""
     metric, margins = study.measured, {h.margins.equivalence for h in study.hypotheses}
     of_each, of_all = caveats.sentences(by_name, has_table=True)
     caption = "Each hypothesis and its difference."
     return Section(
         RESULTS,
         lead=[study.question, tables.headline(study, state)[0]],
-        basis=[*filter(None, [of_all])],
+        basis=[*filter(None, [of_all]), f"Plan {plan.digest[:16]}{frozen}."],
         answers=[
             tables.answer(v, metric, of_each.get(v.hypothesis.name, "")) for v in state.verdicts
         ],
