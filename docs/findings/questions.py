@@ -89,19 +89,26 @@ def questions() -> str:
 
 
 def again() -> str:
-    """The hypotheses of two studies, the second with a better design, and why their verdicts
-    differ."""
+    """A hypothesis of a study, those of a later study with a better design that ask the same, and
+    why the verdicts differ."""
     rows = []
     for row in ASKED["again"]:
-        verdicts = [verdict_of(study, row["hypothesis"]) for study in row["studies"]]
-        cells = [
-            f"[{study}]({study}/README.md): {v.verdict}, {difference(study, v)}"
-            for study, v in zip(row["studies"], verdicts, strict=True)
-            if v
-        ]
-        text = next(v.hypothesis.text for v in verdicts if v)
-        rows.append([text, *cells, row["reason"]])
+        study, hypothesis = row["before"]
+        first = verdict_of(study, hypothesis)
+        assert first is not None
+        cells = [asked_in(study, [hypothesis]), asked_in(row["after"][0], row["after"][1:])]
+        rows.append([first.hypothesis.text, *cells, row["reason"]])
     return lines(["hypothesis", "before", "after", "reason"], rows)
+
+
+def asked_in(study: str, hypotheses: Sequence[str]) -> str:
+    """The verdicts of a study on these hypotheses, with the arms if there are several."""
+    cells = []
+    for v in (verdict_of(study, hypothesis) for hypothesis in hypotheses):
+        assert v is not None
+        arms = f"{v.hypothesis.arm} - {v.hypothesis.than} " * (len(hypotheses) > 1)
+        cells.append(f"{arms}{v.verdict}, {difference(study, v)}")
+    return f"[{study}]({study}/README.md): {'; '.join(cells)}"
 
 
 def first_screen() -> str:
