@@ -137,8 +137,8 @@ def open_store(
         folder.parent.mkdir(parents=True, exist_ok=True)
         # A second process waits and then reads the store of the first one.
         with lock(folder.with_name(f"{folder.name}.lock"), poll):
-            store = _read(folder)
-            if store is None or (labelled and store.label_names == [""]):
+            store = _read(folder, labelled)
+            if store is None:
                 for left in folder.parent.glob(f"{folder.name}.*/"):  # by a process that was killed
                     shutil.rmtree(left)
                 parts, names = splits(corpus, cfg, validation_seed, labelled)
@@ -147,21 +147,19 @@ def open_store(
                 tokens = read_tokenizer(pretrained) if pretrained else own_tokens(texts, cfg)
                 repeated = 0 if is_task(cfg) else _repeated(parts, poll)
                 _write(folder, parts, names, tokens, repeated, poll)
-                store = _read(folder)
+                store = _read(folder, labelled)
     except OSError as error:
         if lacks_memory(error):
             raise
         # A store of another user or on a read-only disk. It was renamed as a whole, so no lock is
         # needed to read it.
-        if (
-            error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
-            and (store := _read(folder)) is not None
-            and not (labelled and store.label_names == [""])
-        ):
-            return store
-        raise InputError(
-            f"{folder}: cannot write token ids ({error}); free space there or set cache_dir=FOLDER"
-        ) from error
+        is_refused = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
+        store = _read(folder, labelled) if is_refused else None
+        if store is None:
+            raise InputError(
+                f"{folder}: cannot write token ids ({error}); free space there or set "
+                "cache_dir=FOLDER"
+            ) from error
     assert store is not None  # it has just been written
     return store
 
@@ -261,13 +259,14 @@ def _write_header(file: BinaryIO, kind: np.dtype, length: int) -> None:
     np.lib.format.write_array_header_1_0(file, {**header, "shape": (length,)})
 
 
-def _read(folder: Path) -> TokenStore | None:
-    """The store in `folder`; None if there is none or it is damaged."""
+def _read(folder: Path, labelled: bool) -> TokenStore | None:
+    """The store in `folder`; None if there is none, if it is damaged, and with `labelled` if its
+    documents have no labels."""
     if not folder.is_dir():
         return None
     try:
         meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
-        for name, sealed in meta["checksums"].items():
+        for name, sealed in meta.pop("checksums").items():
             if checksum(folder / name) != sealed:
                 raise ValueError(f"{name} does not match its checksum")
         tokenized = {
@@ -279,10 +278,8 @@ def _read(folder: Path) -> TokenStore | None:
             )
             for split in meta["unknown_share"]
         }  # fmt: skip
-        return TokenStore(
-            tokenized, meta["vocabulary_size"], meta["label_names"], meta["unknown_share"], folder,
-            meta.get("ending", 0), meta.get("shift", 0), meta.get("repeated", 0),
-        )  # fmt: skip
+        store = TokenStore(splits=tokenized, folder=folder, **meta)
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         log.warning("%s: damaged (%s); building it again", folder, error)
         return None
+    return None if labelled and store.label_names == [""] else store
