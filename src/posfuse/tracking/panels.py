@@ -85,15 +85,14 @@ def sections(
     `titles` are those of metrics. `with_classes` are the corpora of classifiers."""
     of_corpus: dict[str, list[Any]] = {}
     for cell in cells:
-        own, of_cell = cell.metric, titles.get(cell.metric, cell.metric)
+        of_cell = titles.get(cell.metric, cell.metric)
         of_corpus.setdefault(cell.data, []).extend([
-            bars(f"{cell.setting}: test {of_cell}", cell.key("test", own)),
-            curves(f"{cell.setting}: validation {of_cell}", cell.key("val", own)),
+            bars(f"{cell.setting}: test {of_cell}", cell.key("test")),
+            curves(f"{cell.setting}: validation {of_cell}", cell.key("val")),
         ])  # fmt: skip
     for cell in dict.fromkeys(cell.with_any_setting for cell in cells):
         of_cell = titles.get(cell.metric, cell.metric)
-        score = cell.key("test", cell.metric)
-        of_corpus[cell.data] += settings(score, f"{cell.encoding}: test {of_cell}")
+        of_corpus[cell.data] += settings(cell.key("test"), f"{cell.encoding}: test {of_cell}")
     title = titles[metric]
     shared: list[Any] = [bars(f"test {title}", f"test/{metric}", "Group")]
     shared += [curves(of, key, "Group") for key, of in learning(metric, title).items()]

@@ -80,15 +80,15 @@ class Cell:
         """The settings that differ between the cells of a corpus."""
         return " ".join(filter(None, (self.encoding, self.variant.replace("__", " "))))
 
-    def key(self, split: str, metric: str) -> str:
-        """The name in W&B of a score that only runs of this cell have."""
-        parts = (self.data, self.encoding, self.variant, f"{split}_{metric}")
+    def key(self, split: str) -> str:
+        """The name in W&B of a split's score, which only runs of this cell have."""
+        parts = (self.data, self.encoding, self.variant, f"{split}_{self.metric}")
         return "/".join(plain(part) for part in parts if part)
 
     def score(self, split: str, scores: Mapping[str, float]) -> dict[str, float]:
         """The score of a run by its task's metric, with the metric's name."""
         score = scores.get(self.metric)
-        return {} if score is None else {self.key(split, self.metric): score}
+        return {} if score is None else {self.key(split): score}
 
 
 def plain(name: str) -> str:
