@@ -4,7 +4,6 @@ The paired differences are logged as a separate run. A second call changes the s
 two views, whose URLs are in dashboard/views.json.
 """
 
-import hashlib
 import json
 from argparse import Namespace
 from io import BytesIO
@@ -36,7 +35,7 @@ from posfuse.statistics.lengths import by_test_length
 from posfuse.tracking import panels, server
 from posfuse.tracking.panels import BY_LENGTH, DIFFERENCES, INTERVALS
 from posfuse.tracking.places import prepare, project_of
-from posfuse.tracking.projection import AFTERWARDS, STEP, Cell, run_id, variant
+from posfuse.tracking.projection import AFTERWARDS, STEP, Cell, run_id, short_digest, variant
 
 
 class Shown:
@@ -159,10 +158,10 @@ def log_comparison(shown: Shown, sweep: Path, entity: str, project: str) -> None
     if comparisons.empty:
         return
     table = short_table(comparisons, shown.criteria)
-    digest = hashlib.sha256(shown.sweep_id.encode()).hexdigest()[:8]
     with (
         wandb.init(
-            entity=entity, project=project, id=f"comparison-{digest}", resume="allow",
+            entity=entity, project=project, resume="allow",
+            id=f"comparison-{short_digest(shown.sweep_id)}",
             name=f"comparison of {shown.sweep_id}", job_type="comparison",
             config={"sweep_id": shown.sweep_id}, dir=sweep / ".wandb", mode="online",
             settings=wandb.Settings(**AFTERWARDS),

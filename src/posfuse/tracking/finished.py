@@ -1,6 +1,6 @@
 """Builds W&B's content of a finished run from the files in the run's folder."""
 
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,8 +107,7 @@ def charts(finished: Finished) -> dict[str, Any]:
 
     record, rows = finished.record, finished.diagnostics
     names: Any = [column.name for column in fields(Diagnostic)]
-    table = wandb.Table(names, [[getattr(row, name) for name in names] for row in rows])
-    media: dict[str, Any] = {"diagnostics_table": table}
+    media: dict[str, Any] = {"diagnostics_table": wandb.Table(names, [*map(astuple, rows)])}
     best = [row for row in rows if row.epoch == record["best_epoch"] and row.by == "position"]
     if gates := [[row.low, row.value] for row in best if row.name == "gate_mean"]:
         by_position = wandb.Table(["position", "gate"], gates)  # type: ignore[arg-type]

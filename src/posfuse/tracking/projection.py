@@ -40,15 +40,20 @@ def run_id(identity: records.Record, suffix: str = "") -> str:
     """W&B's id of a run, from its fingerprint, the code of the user's operator, and its place,
     because two sweeps may have the same run."""
     place = f"{identity['sweep_id']}/{identity['variant']}{identity.get('code', '')}"
-    parts = [identity["fingerprint"], hashlib.sha256(place.encode()).hexdigest()[:8], suffix]
+    parts = [identity["fingerprint"], short_digest(place), suffix]
     return "-".join(part for part in parts if part)
 
 
+def short_digest(text: str) -> str:
+    """The first 8 hex digits of the SHA-256 of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
 def short_name(name: str, length: int) -> str:
-    """A name of at most `length` characters. A hash makes shortened names unique."""
+    """A name of at most `length` characters. A digest makes shortened names unique."""
     if len(name) <= length:
         return name
-    return f"{name[: length - 9]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    return f"{name[: length - 9]}-{short_digest(name)}"
 
 
 def variant(name: str) -> str:
