@@ -3,9 +3,11 @@ uploaded, is named."""
 
 import shutil
 
+import pandas as pd
 import pytest
 
 from fake_wandb import ENTITY
+from posfuse import seals
 from posfuse.errors import Conflict
 from posfuse.runs import configs, identity, records
 from posfuse.tracking import projection, upload
@@ -171,7 +173,23 @@ def test_a_damaged_artifact_is_not_uploaded(fake, sweep):
     path.write_bytes(path.read_bytes()[:-9])
     status, _, (line,) = synced(sweep)
     assert status == 1
-    assert f"{path}: cannot be uploaded (differs from its digest in SHA256SUMS)" in line
+    reason = "differs from its digest in SHA256SUMS"
+    assert line == f"error: {path}: cannot be uploaded ({reason}); {records.RUN_AGAIN}"
+
+
+@pytest.mark.parametrize("damage", ["half a file", "a class without a name"])
+def test_damaged_predictions_of_a_run_without_digests_are_named(fake, sweep, damage):
+    """Digests would name them before the upload begins."""
+    (sweep / "seed=0" / seals.SUMS).unlink()
+    path = sweep / "seed=0" / records.PREDICTIONS
+    if damage == "half a file":
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    else:
+        pd.read_parquet(path).assign(predicted=99).to_parquet(path)
+    status, _, (line,) = synced(sweep)
+    assert status == 1
+    assert line.startswith(f"error: {path}: not usable (")
+    assert line.endswith(f"); {records.RUN_AGAIN}")
 
 
 def test_a_run_is_uploaded_once_and_never_one_that_was_not_asked_for(fake, sweep):

@@ -102,7 +102,7 @@ def artifact_name(kind: str, id_of_run: str) -> str:
 
 def charts(finished: Finished) -> dict[str, Any]:
     """The diagnostics as a table, the gates by position (of an operator with gates), and the
-    confusion matrix (of a classifier)."""
+    confusion matrix (of a classifier). Raises InputError if the predictions are damaged."""
     import wandb
 
     record, rows = finished.record, finished.diagnostics
@@ -113,17 +113,20 @@ def charts(finished: Finished) -> dict[str, Any]:
         by_position = wandb.Table(["position", "gate"], gates)  # type: ignore[arg-type]
         media["gates"] = wandb.plot.line(by_position, "position", "gate", title=GATES)
     if record["task"]["predictions"] == records.CLASSES:
-        classes = dict.fromkeys(("label", "predicted"), "a whole number")
-        predictions = untrusted.read_parquet(finished.folder / records.PREDICTIONS, classes)
-        labels, predicted = (predictions[name].tolist() for name in ("label", "predicted"))
-        media[confusion_key(record["data"])] = wandb.plot.confusion_matrix(
-            None, labels, predicted, record["label_names"], CONFUSION
-        )
+        path = finished.folder / records.PREDICTIONS
+        with input_errors(f"{path}: not usable", records.RUN_AGAIN):
+            classes = dict.fromkeys(("label", "predicted"), "a whole number")
+            predictions = untrusted.read_parquet(path, classes)
+            labels, predicted = (predictions[name].tolist() for name in classes)
+            media[confusion_key(record["data"])] = wandb.plot.confusion_matrix(
+                None, labels, predicted, record["label_names"], CONFUSION
+            )
     return media
 
 
 def complete(run: "wandb.Run", finished: Finished, next_step: int, artifacts: list[str]) -> None:
-    """Log a finished run from `next_step` on, with its charts, config, summary and files."""
+    """Log a finished run from `next_step` on, with its charts, config, summary and files. Raises
+    InputError for a damaged file."""
     import wandb
 
     next_step = log_rows(run, finished.rows, next_step)

@@ -24,6 +24,7 @@ from posfuse.tracking.places import prepare, project_of
 
 PAGE = 50  # runs per request
 PAUSES = (0, 1, 3, 6)  # seconds before each check, because the server shows an upload with a delay
+CURE = "retry, or upload the sweep under new ids with --suffix=2"
 
 
 @dataclass(frozen=True)
@@ -49,21 +50,26 @@ def sync(uploads: list[Upload], files: Path) -> list[str]:
     """Upload the parts that the server lacks. Returns a line for each run that is still
     incomplete."""
     waiting = lacking(uploads)
-    failures: dict[str, str] = {}
+    failures: dict[str, str] = {}  # the line of a run, by its id
     for n, (upload, _) in enumerate(waiting, 1):
         print(f"uploading {n} of {len(waiting)}: {upload.run.folder}", file=sys.stderr)
         try:
             send(upload, files)
+        except InputError as error:  # names a file of the run
+            failures[upload.id] = str(error)
         except Exception as error:  # noqa: BLE001 - W&B's types are partly private
-            failures[upload.id] = f"W&B: {server.text_of(error)}"
+            reason = f"W&B: {server.text_of(error)}"
+            failures[upload.id] = f"{upload.run.folder}: {reason}; {CURE}"
             projection.end_process()
     for pause in PAUSES if waiting else ():
         time.sleep(pause)
         waiting = lacking([upload for upload, _ in waiting])
         if all(upload.id in failures for upload, _ in waiting):
             break
-    cure = "retry, or upload the sweep under new ids with --suffix=2"
-    return [f"{u.run.folder}: {failures.get(u.id, reason)}; {cure}" for u, reason in waiting]
+    return [
+        failures.get(upload.id, f"{upload.run.folder}: {reason}; {CURE}")
+        for upload, reason in waiting
+    ]
 
 
 def send(upload: Upload, files: Path) -> None:
