@@ -149,6 +149,12 @@ class FakeWandb:
         steps = [row["_step"] for row in self.runs[v["name"]].history]
         return {"project": {"run": {"historyKeys": {"lastStep": max(steps, default=-1)}}}}
 
+    def on_RunSampledHistory(self, v):
+        keys = json.loads(v["specs"][0])["keys"]
+        history = self.runs[v["name"]].history
+        rows = [{key: row[key] for key in keys} for row in history if row.keys() >= {*keys}]
+        return {"project": {"run": {"sampledHistory": [rows]}}}
+
     def on_Runs(self, v):
         if all(run.project != v["project"] for run in self.runs.values()):
             return {"project": None}

@@ -1,6 +1,7 @@
 """posfuse sync: the server holds each finished run once; what it lacks, and what cannot be
 uploaded, is named."""
 
+import copy
 import shutil
 
 import pandas as pd
@@ -175,6 +176,32 @@ def test_a_damaged_artifact_is_not_uploaded(fake, sweep):
     assert status == 1
     reason = "differs from its digest in SHA256SUMS"
     assert line == f"error: {path}: cannot be uploaded ({reason}); {records.RUN_AGAIN}"
+
+
+@pytest.mark.parametrize("n_rows", [2, len(ALL_STEPS)])  # after a killed run, after a whole one
+def test_a_run_that_was_trained_again_does_not_get_the_curves_of_the_first_training(
+    fake, sweep, n_rows
+):
+    """Its id is the same, and W&B cannot change rows. On another machine the numbers differ."""
+    folder = sweep / "seed=0"
+    assert synced(sweep)[0] == 0
+    ((name, there),) = fake.runs.items()
+    del there.history[n_rows:]
+    held = copy.deepcopy(vars(there))
+    history = pd.read_csv(folder / records.HISTORY)
+    history["val_loss"] *= 1.01
+    history.to_csv(folder / records.HISTORY, index=False)
+    record = records.read_result(folder / records.RESULT)
+    records.write_result(folder, record | {"started": records.now()})
+    for _ in range(2):
+        status, out, (line,) = synced(sweep)
+        assert (status, out) == (1, f"{fake.url} holds 0 of 1 runs\n")
+        assert line.startswith(f"error: {folder}: the server has the curves of another training")
+        assert line.endswith("of this run; upload the sweep under new ids with --suffix=2")
+        assert vars(there) == held
+    assert synced(sweep, "--suffix=2")[0] == 0
+    losses = [row["val/loss"] for row in fake.runs[f"{name}-2"].history[:-1]]
+    assert losses == pytest.approx(history["val_loss"].tolist())
 
 
 @pytest.mark.parametrize("damage", ["half a file", "a class without a name"])

@@ -1,9 +1,10 @@
 """posfuse sync DIR: upload a sweep's finished runs to W&B and check that the server has them.
 
 Runs are built from their records, not from W&B's logs. A run that the server has already is
-skipped. A partly uploaded run is completed.
+skipped. A partly uploaded run is completed, unless its rows are those of another training.
 """
 
+import math
 import shlex
 import sys
 import tempfile
@@ -13,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from posfuse.config import LoggerConfig
 from posfuse.errors import InputError
 from posfuse.runs import configs, identity, records
@@ -21,10 +24,13 @@ from posfuse.runs.usable import usable
 from posfuse.tracking import projection, server
 from posfuse.tracking.finished import Finished, artifact_name, complete
 from posfuse.tracking.places import prepare, project_of
+from posfuse.tracking.projection import STEP
 
 PAGE = 50  # runs per request
 PAUSES = (0, 1, 3, 6)  # seconds before each check, because the server shows an upload with a delay
-CURE = "retry, or upload the sweep under new ids with --suffix=2"
+NEW_IDS = "upload the sweep under new ids with --suffix=2"
+LOSS = "val/loss"  # of every evaluation
+OTHER_TRAINING = "the server has the curves of another training of this run"
 
 
 @dataclass(frozen=True)
@@ -50,24 +56,29 @@ def sync(uploads: list[Upload], files: Path) -> list[str]:
     """Upload the parts that the server lacks. Returns a line for each run that is still
     incomplete."""
     waiting = lacking(uploads)
-    failures: dict[str, str] = {}  # the line of a run, by its id
-    for n, (upload, _) in enumerate(waiting, 1):
-        print(f"uploading {n} of {len(waiting)}: {upload.run.folder}", file=sys.stderr)
+    failures = {  # the line of a run, by its id
+        upload.id: f"{upload.run.folder}: {reason}; {NEW_IDS}"
+        for upload, reason in waiting
+        if reason == OTHER_TRAINING
+    }
+    unsent = [upload for upload, _ in waiting if upload.id not in failures]
+    for n, upload in enumerate(unsent, 1):
+        print(f"uploading {n} of {len(unsent)}: {upload.run.folder}", file=sys.stderr)
         try:
             send(upload, files)
         except InputError as error:  # names a file of the run
             failures[upload.id] = str(error)
         except Exception as error:  # noqa: BLE001 - W&B's types are partly private
             reason = f"W&B: {server.text_of(error)}"
-            failures[upload.id] = f"{upload.run.folder}: {reason}; {CURE}"
+            failures[upload.id] = f"{upload.run.folder}: {reason}; retry, or {NEW_IDS}"
             projection.end_process()
-    for pause in PAUSES if waiting else ():
+    for pause in PAUSES if unsent else ():
         time.sleep(pause)
         waiting = lacking([upload for upload, _ in waiting])
         if all(upload.id in failures for upload, _ in waiting):
             break
     return [
-        failures.get(upload.id, f"{upload.run.folder}: {reason}; {CURE}")
+        failures.get(upload.id, f"{upload.run.folder}: {reason}; retry, or {NEW_IDS}")
         for upload, reason in waiting
     ]
 
@@ -118,6 +129,8 @@ def difference(upload: Upload, there: Any) -> str:
     """The part of a run that the server lacks; empty if the run is complete."""
     if there is None:
         return f"not on the server under the id {upload.id}"
+    if not has_same_curve(upload.run, there):
+        return OTHER_TRAINING
     if there.lastHistoryStep != upload.run.last_step:
         return f"the server's last step is {there.lastHistoryStep}, not {upload.run.last_step}"
     for name, here, theirs in (
@@ -132,6 +145,15 @@ def difference(upload: Upload, there: Any) -> str:
     if lacking := [name for name in wanted if name not in artifacts]:
         return f"the server has no artifact {lacking[0]}"
     return ""
+
+
+def has_same_curve(run: Finished, there: Any) -> bool:
+    """False if a validation loss on the server differs from that of the run. A run that is trained
+    again has the same id, and W&B cannot change rows."""
+    ours = {row[STEP]: row.get(LOSS, math.nan) for row in run.rows}
+    theirs = {row["_step"]: float(row[LOSS]) for row in there.history(keys=[LOSS], pandas=False)}
+    expected = [ours.get(step, math.nan) for step in theirs]
+    return np.allclose([*theirs.values()], expected, equal_nan=True)
 
 
 def main(arguments: Namespace) -> list[str]:
