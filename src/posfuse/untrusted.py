@@ -70,10 +70,15 @@ def read_json(path: Path, has_bytes: bool = False) -> Any:
         level = [value for part in level for value in _values(part)]
     if level:
         raise ValueError("nested too deeply")
-    if "\\ud" in text.lower():  # may be half of a surrogate pair, which cannot be encoded
-        whole = json.dumps(content, ensure_ascii=False)
-        whole.encode(errors="surrogateescape" if has_bytes else "strict")
+    check_surrogates(text, content, "surrogateescape" if has_bytes else "strict")
     return content
+
+
+def check_surrogates(text: str, content: Any, errors: str = "strict") -> None:
+    """Raise UnicodeEncodeError if the content of a JSON text has half of a surrogate pair, which
+    cannot be encoded. `errors` is the handler of str.encode."""
+    if "\\ud" in text.lower():
+        json.dumps(content, ensure_ascii=False).encode(errors=errors)
 
 
 def _values(part: Any) -> list[Any]:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from posfuse.data.csv_files import rows, utf8
 from posfuse.errors import InputError, input_errors
+from posfuse.untrusted import check_surrogates
 
 if TYPE_CHECKING:  # importing pandas takes half a second, and help does not need it
     import pandas as pd
@@ -150,8 +151,7 @@ def _json_object(line: str) -> dict[str, Any]:
         raise ValueError(f"{error.msg.removesuffix(' at')} at column {error.colno}") from error
     if not isinstance(row, dict):
         raise ValueError(f"it is {reprlib.repr(row)}")
-    if "\\ud" in line.lower():  # may be half of a surrogate pair, which cannot be encoded
-        json.dumps(row, ensure_ascii=False).encode()
+    check_surrogates(line, row)
     return row
 
 
