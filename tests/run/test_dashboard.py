@@ -11,6 +11,7 @@ import wandb
 
 from commands import called
 from fake_wandb import ENTITY, fake_run, serve
+from posfuse.config import LoggerConfig
 from posfuse.errors import InputError
 from posfuse.evidence.collect import collect
 from posfuse.report import formats
@@ -288,7 +289,7 @@ def test_what_is_missing_is_one_line(dashboard, sweep, server, monkeypatch):
 
 def test_a_key_without_a_user_is_refused():
     api = SimpleNamespace(settings={"entity": None}, default_entity=None)
-    assert "set WANDB_ENTITY" in refusal(wandb_server.entity_of, api)
+    assert "set WANDB_ENTITY" in refusal(wandb_server.place_of, LoggerConfig(), api)
 
 
 def test_errors_are_one_line_without_the_token(server):

@@ -34,7 +34,7 @@ from posfuse.statistics.comparisons import Criteria, compare, criteria_for
 from posfuse.statistics.lengths import by_test_length
 from posfuse.tracking import panels, server
 from posfuse.tracking.panels import BY_LENGTH, DIFFERENCES, INTERVALS
-from posfuse.tracking.places import prepare, project_of
+from posfuse.tracking.places import prepare
 from posfuse.tracking.projection import AFTERWARDS, STEP, Cell, run_id, short_digest, variant
 
 
@@ -221,10 +221,9 @@ def main(arguments: Namespace) -> list[str]:
         raise InputError(f"{sweep}: contains several sweeps ({several}); give the folder of one")
     prepare(sweep)
     logger = configs.read_config(Path(runs["folder"].iloc[0])).logger
-    project = project_of(logger)
     api = server.connect()
     with server.errors_in_one_line():
-        entity = logger.entity or server.entity_of(api)
+        entity, project = server.place_of(logger, api)
         if server.project_url(api, entity, project) is None:
             place = f"{server.address()}: no project {entity}/{project}"
             raise InputError(f"{place}; run posfuse sync {sweep} first")

@@ -1,4 +1,4 @@
-"""The W&B server: its address, the owner of the runs, and its errors in one line."""
+"""The W&B server: its address, the place of a run on it, and its errors in one line."""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +8,9 @@ from urllib.parse import urlsplit
 import wandb
 from pydantic import ValidationError
 
+from posfuse.config import LoggerConfig
 from posfuse.errors import InputError
+from posfuse.tracking.places import project_of
 
 
 def without_user(url: str) -> str:
@@ -38,12 +40,12 @@ def connect() -> wandb.Api:
         return wandb.Api({"base_url": url})
 
 
-def entity_of(api: wandb.Api) -> str:
-    """The user or team that owns the runs."""
-    entity = api.settings["entity"] or api.default_entity
+def place_of(logger: LoggerConfig, api: wandb.Api) -> tuple[str, str]:
+    """The user or team that owns a run, and the run's project."""
+    entity = logger.entity or api.settings["entity"] or api.default_entity
     if not entity:
         raise InputError(f"{address()}: the key has no user or team; set WANDB_ENTITY")
-    return str(entity)
+    return str(entity), project_of(logger)
 
 
 def project_url(api: wandb.Api, entity: str, project: str) -> str | None:

@@ -23,7 +23,7 @@ from posfuse.runs.folders import results_in, started_in
 from posfuse.runs.usable import usable
 from posfuse.tracking import projection, server
 from posfuse.tracking.finished import Finished, artifact_name, complete
-from posfuse.tracking.places import prepare, project_of
+from posfuse.tracking.places import prepare
 from posfuse.tracking.projection import STEP
 
 PAGE = 50  # runs per request
@@ -101,7 +101,7 @@ def lacking(uploads: list[Upload]) -> list[tuple[Upload, str]]:
 
 def on_server(uploads: list[Upload]) -> dict[str, Any]:
     api = server.connect()  # a new connection each time, because it caches answers
-    places = {upload.id: place_of(upload, api) for upload in uploads}
+    places = {upload.id: server.place_of(upload.logger, api) for upload in uploads}
     held: dict[str, Any] = {}
     for entity, project in set(places.values()):
         if server.project_url(api, entity, project) is None:
@@ -114,14 +114,9 @@ def on_server(uploads: list[Upload]) -> dict[str, Any]:
     return held
 
 
-def place_of(upload: Upload, api: Any) -> tuple[str, str]:
-    """A run's user or team, and its project."""
-    return upload.logger.entity or server.entity_of(api), project_of(upload.logger)
-
-
 def projects_of(uploads: list[Upload]) -> list[str]:
     api = server.connect()
-    places = sorted({place_of(upload, api) for upload in uploads})
+    places = sorted({server.place_of(upload.logger, api) for upload in uploads})
     return [page for place in places if (page := server.project_url(api, *place))]
 
 
