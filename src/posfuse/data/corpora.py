@@ -8,7 +8,7 @@ import logging
 import pkgutil
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -115,8 +115,7 @@ def folder_files(path: str, names: SplitsConfig | None = None) -> dict[str, Path
                 f"data.splits.{key}: {own} has an ending; give the name alone, "
                 f"data.splits.{key}={Path(own).stem}"
             )
-    usual = dict.fromkeys([names.validation] if names.validation else VALIDATION, "validation")
-    split_of = {**usual, names.train: "train", names.test: "test"}
+    split_of = _split_of(names, VALIDATION)
     files: dict[str, Path] = {}
     for file in sorted(root.iterdir()):
         is_read = file.suffix.lower() in ENDS and file.is_file()
@@ -145,6 +144,13 @@ def folder_files(path: str, names: SplitsConfig | None = None) -> dict[str, Path
             f"data.splits.{split}={name}"
         )
     return {split: files[split] for split in SPLITS if split in files}
+
+
+def _split_of(names: SplitsConfig, usual: Sequence[str]) -> dict[str, str]:
+    """The split of each name. Validation has the usual names if none is given. A name has one
+    purpose; train and test come first."""
+    validation = [names.validation] if names.validation else usual
+    return {**dict.fromkeys(validation, "validation"), names.train: "train", names.test: "test"}
 
 
 def files_digest(files: dict[str, Path]) -> str:
@@ -192,12 +198,10 @@ def _hub(cfg: DataConfig, id: str, revision: str = "main") -> Corpus:
             "train.parquet and test.parquet (columns text, label) in a folder and give "
             "data.path=FOLDER"
         ) from error
-    own = cfg.splits
-    names = {"validation": own.validation or "validation", "train": own.train, "test": own.test}
-    used = {name: split for split, name in names.items()}  # a split has one purpose
-    splits = {split: loaded[name] for name, split in used.items() if name in loaded}
-    unread = [s for s in loaded if s not in (*used, *SPLITS) and LIKE_A_SPLIT.fullmatch(s)]
-    needed = {"train", "test"} | ({"validation"} if own.validation or unread else set())
+    split_of = _split_of(cfg.splits, ["validation"])
+    splits = {split: loaded[name] for name, split in split_of.items() if name in loaded}
+    unread = [s for s in loaded if s not in (*split_of, *SPLITS) and LIKE_A_SPLIT.fullmatch(s)]
+    needed = {"train", "test"} | ({"validation"} if cfg.splits.validation or unread else set())
     if not needed <= splits.keys():
         raise InputError(
             f"data.corpus.id: {id!r} has the splits {', '.join(loaded)}; name those to use by "
