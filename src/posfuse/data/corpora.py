@@ -135,13 +135,13 @@ def folder_files(path: str, names: SplitsConfig | None = None) -> dict[str, Path
         else:
             files[split] = file
     needed = ("train", "test", *(["validation"] if names.validation else []))
-    read = files.values()
-    for split in (s for s in needed if s not in files):
-        unread = {f.stem for f in root.iterdir() if f.suffix.lower() in ENDS and f not in read}
+    if lacking := [split for split in needed if split not in files]:
+        others = {*root.iterdir()} - {*files.values()}
+        unread = {file.stem for file in others if file.suffix.lower() in ENDS}
         name = unread.pop() if len(unread) == 1 else "NAME"
         raise InputError(
-            f"{root}: no {split} split; add {getattr(names, split)}{_ENDS}, or set "
-            f"data.splits.{split}={name}"
+            f"{root}: no {lacking[0]} split; add {getattr(names, lacking[0])}{_ENDS}, or set "
+            f"data.splits.{lacking[0]}={name}"
         )
     return {split: files[split] for split in SPLITS if split in files}
 
