@@ -18,6 +18,11 @@ OF_TABLES = (
     "unpaired", "all_pairs",
 )  # fmt: skip
 
+SUFFIX = {  # the help of --suffix
+    "sync": "text to append to every id, because W&B refuses ids of deleted runs",
+    "dashboard": "the suffix given to posfuse sync, so that runs get their operators' colours",
+}
+
 
 def parse(name: str, summary: str, words: Sequence[str]) -> Namespace:
     """The options of a command; for a study also `extra`, the overrides of its runs."""
@@ -38,11 +43,8 @@ def parse(name: str, summary: str, words: Sequence[str]) -> Namespace:
     parser.add_argument("folder", type=_existing, help=example)
     if name == "status":
         parser.add_argument("--once", action="store_true", help="print once, without updates")
-    if name in ("sync", "dashboard"):
-        suffix = "text to append to every id, because W&B refuses ids of deleted runs"
-        if name == "dashboard":
-            suffix = "the suffix given to posfuse sync, so that runs get their operators' colours"
-        parser.add_argument("--suffix", default="", help=suffix)
+    if name in SUFFIX:
+        parser.add_argument("--suffix", default="", help=SUFFIX[name])
     return parser.parse_args(words)
 
 
