@@ -155,13 +155,14 @@ def _documents(source: Source, cfg: DataConfig, labelled: bool) -> Split:
         )
     if not source.columns:
         raise InputError(f"{source.name}: is empty; give one with {cfg.text} and {cfg.labels}")
-    for key, column in (("text", cfg.text), ("labels", cfg.labels)):
-        if source.columns.count(column) > 1 and (labelled or key == "text"):
+    needed = {"text": cfg.text, "labels": cfg.labels} if labelled else {"text": cfg.text}
+    for key, column in needed.items():
+        if source.columns.count(column) > 1:
             raise InputError(
                 f"{source.name}: {source.columns.count(column)} columns are named {column!r}; "
                 "rename or remove all but one"
             )
-        if column not in source.columns and (labelled or key == "text"):
+        if column not in source.columns:
             given_names = map(str, source.columns)  # quotes show white space around a name
             has = ", ".join(n if n and n == n.strip() else repr(n) for n in given_names)
             raise InputError(
