@@ -203,7 +203,7 @@ def _write(
     work.mkdir()
     try:
         shares = {split: _write_split(work, split, parts[split], tokens, poll) for split in parts}
-        meta: dict[str, Any] = {
+        meta: dict[str, Any] = {  # fields of TokenStore
             "vocabulary_size": tokens.size, "label_names": label_names, "unknown_share": shares,
             "ending": tokens.ending, "shift": tokens.shift, "repeated": repeated,
         }  # fmt: skip
