@@ -1,8 +1,10 @@
 """What a study's file may say, and the one line for each mistake."""
 
+from copy import deepcopy
 from functools import partial
 
 import pytest
+import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from posfuse.errors import InputError
@@ -156,6 +158,35 @@ def test_all_mistakes_of_a_file_are_named_at_once(written):
         read_study(path)
     lines = str(refused.value).removeprefix(path).split(f"\n{path}")
     assert [line.split()[1] for line in lines] == ["base:", "arms.add.seed:", "hypotheses[0]:"]
+
+
+@pytest.mark.parametrize(
+    ("place", "key", "misspelt"),
+    [
+        ("", "hypotheses", "hypothesis"),
+        ("", "question", "qestion"),
+        ("hypotheses[0].", "arm", "am"),
+        ("assumed.", "spread", "sprad"),
+    ],
+)
+def test_a_misspelt_key_that_a_file_must_have_is_one_line(place, key, misspelt, tmp_path):
+    content = deepcopy(GOOD)
+    own = {"": content, "hypotheses[0].": content["hypotheses"][0], "assumed.": content["assumed"]}
+    own[place][misspelt] = own[place].pop(key)
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(content))
+    line = f"{path}: {place}{misspelt}: unknown key; use {place}{key}"
+    assert refusal(read_study, str(path)) == line
+
+
+def test_a_key_that_is_misspelt_once_and_wrong_once_has_two_lines(written):
+    path = written(hypotheses="x", hypothesis=[])
+    with pytest.raises(InputError) as refused:
+        read_study(path)
+    assert str(refused.value).splitlines() == [
+        f"{path}: hypotheses: Input should be a valid list (got 'x')",
+        f"{path}: hypothesis: unknown key; use hypotheses",
+    ]
 
 
 def test_what_is_missing_in_a_file_is_named(tmp_path):

@@ -15,6 +15,7 @@ from posfuse.runs.nearest import nearest
 from posfuse.untrusted import read_yaml
 
 Schema = TypeVar("Schema")
+UNKNOWN = ": unknown key; "
 
 
 class Strict:
@@ -32,13 +33,23 @@ def read_as(schema: type[Schema], path: Path) -> Schema:
     """The content of a YAML file.
 
     Raises InputError with a line for each error of the file. Each line names the file and the key.
+    A key that is missing because its name is misspelt has one line, about the unknown key.
     """
     with input_errors(f"{path}: cannot be read", "give a YAML file in UTF-8"):
         content = OmegaConf.to_container(OmegaConf.create(read_yaml(path)))
     try:
         return TypeAdapter(schema).validate_python(content)
     except ValidationError as error:
-        refuse(str(path), [_line(schema, **problem) for problem in error.errors()])
+        lines = [(problem["loc"], _line(schema, **problem)) for problem in error.errors()]
+        meant = {line.partition(UNKNOWN)[2] for _, line in lines}
+        refuse(
+            str(path),
+            [
+                line
+                for loc, line in lines
+                if f"use {_key(loc)}" not in meant or _is_given(loc, content)
+            ],
+        )
 
 
 def refuse(file: str, problems: Iterable[str]) -> NoReturn:
@@ -59,8 +70,7 @@ class Problems(list[str]):
 
 
 def _line(schema: Any, loc: tuple[Any, ...], msg: str, type: str, input: Any, **more: Any) -> str:
-    key = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in loc).lstrip(".")
-    problem = f"{msg} (got {reprlib.repr(input)})"
+    key, problem = _key(loc), f"{msg} (got {reprlib.repr(input)})"
     if type == "missing":
         problem = f"{msg}; add it"
     elif type == "string_pattern_mismatch":
@@ -70,8 +80,20 @@ def _line(schema: Any, loc: tuple[Any, ...], msg: str, type: str, input: Any, **
         for part in loc[:-1]:
             hint = get_type_hints(schema).get(part) if isinstance(part, str) else None
             schema = _dataclass_in(hint) or schema
-        problem = f"unknown key; {nearest(key, [f.name for f in fields(schema)])}"
+        return f"{key}{UNKNOWN}{nearest(key, [f.name for f in fields(schema)])}"
     return f"{key}: {problem}".removeprefix(": ")
+
+
+def _key(loc: tuple[Any, ...]) -> str:
+    """A place in a file, such as hypotheses[0].arm."""
+    return "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in loc).lstrip(".")
+
+
+def _is_given(loc: tuple[Any, ...], content: Any) -> bool:
+    """True if the file has this key."""
+    for part in loc[:-1]:
+        content = content[part]
+    return loc[-1] in content
 
 
 def _dataclass_in(hint: Any) -> Any:
