@@ -5,8 +5,7 @@ from pathlib import Path
 
 from posfuse.process import signals
 from posfuse.process.arguments import refuse_twice
-from posfuse.study.files import config_folder, study_file
-from posfuse.study.overrides import check_extra, split_searchpath
+from posfuse.study.arguments import check_extra, config_folder, split_searchpath, study_file
 
 
 def main(arguments: Namespace) -> None:

@@ -18,9 +18,9 @@ from posfuse.errors import InputError
 from posfuse.process.arguments import shell_line
 from posfuse.statistics.cautions import GROUPS, INSTEAD
 from posfuse.study import arm_sweep, caveats, forecast, plan, stages, tables
+from posfuse.study.arguments import PATH, SEARCH
 from posfuse.study.arm_sweep import OUTPUT
 from posfuse.study.looks import Progress, progress
-from posfuse.study.overrides import PATH, SEARCH
 from posfuse.study.plan import Plan
 from posfuse.study.reading import read_study
 from posfuse.study.run_table import finished_runs
