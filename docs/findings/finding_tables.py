@@ -35,7 +35,7 @@ NOTE = "mean difference in points with its ordinary 95 % interval, paired by see
 @cache
 def judged(folder: Path) -> tuple[Plan, pd.DataFrame, Progress]:
     """The plan of a committed study, its runs and its verdicts."""
-    plan, _ = load_plan(folder / PLAN)
+    plan = load_plan(folder / PLAN)
     runs = read_runs(folder / RUNS, plan.study)
     return plan, runs, progress(plan.study, runs[runs["stage"] == "testing"])
 

@@ -40,7 +40,7 @@ ARMS = {"missing_duplicate": "add_duplicate", "indirect_index": "add_index", "pa
 
 def configs(study: str, arm: str, extra: list[str]) -> Iterator[tuple[int, Config]]:
     """The config of an arm of a committed plan with each test seed."""
-    plan, _ = load_plan(FOLDER / study / PLAN)
+    plan = load_plan(FOLDER / study / PLAN)
     sweep, seeds = ArmSweep(plan.study, study, "test", plan.arms(), {}), plan.study.test_seeds
     with tempfile.TemporaryDirectory() as folder:
         common = [*sweep.write_experiment(Path(folder), [arm], seeds, extra), *sweep.arms[arm]]

@@ -124,7 +124,7 @@ def test_any_change_and_the_time_give_another_digest(tmp_path, monkeypatch):
 def test_committed_plans_are_whole_also_those_of_an_earlier_version_without_a_time():
     plans = {}
     for path in (CONF_DIR.parent / "docs").glob("**/plan.yaml"):
-        plan, _ = load_plan(path)
+        plan = load_plan(path)
         assert read_plan(plan.study, path.parent, has_tested=True) == plan
         plans[path.parent.name] = plan
     assert plans["own_best"].frozen == ""

@@ -115,7 +115,7 @@ def test_a_plan_has_the_choices_of_every_repeat(tmp_path):
         "fusion": "concat", "optim.lr": 0.003, "model.token_scale": 1.0
     }  # fmt: skip
     assert part.configs == {"add": "2add", "concat": "2concat"}
-    again, _ = load_plan(tmp_path / PLAN)
+    again = load_plan(tmp_path / PLAN)
     assert again == plan
     assert [h.name for h in again.study.hypotheses] == ["gain", NULL_ARM]  # once
 

@@ -48,6 +48,7 @@ class Plan:
     configs: dict[str, str]  # likewise: the fingerprint of the arm's composed config
     digest: str
     frozen: str = ""  # the time in UTC; plans of earlier versions lack it
+    numerics: int = identity.NUMERICS  # of the version that froze it
 
     def arms(self) -> dict[str, Values]:
         """The overrides of each arm, including its chosen values. With repeats, only for
@@ -191,10 +192,9 @@ def read_plan(study: Study, folder: Path, has_tested: bool) -> Plan | None:
         if has_tested:
             raise InputError(f"{path}: missing, but test seeds ran; restore it from a copy")
         return None
-    frozen, numerics = load_plan(path)
+    frozen = load_plan(path)
     changed = identity.differing(_content(study), _content(frozen.study))
-    is_earlier = numerics != identity.NUMERICS
-    if not (changed or is_earlier):
+    if not changed and frozen.numerics == identity.NUMERICS:
         return replace(frozen, study=study)
     if not has_tested:
         return None
@@ -209,21 +209,18 @@ def read_plan(study: Study, folder: Path, has_tested: bool) -> Plan | None:
     )
 
 
-def load_plan(path: Path) -> tuple[Plan, Any]:
-    """The plan in a plan.yaml, and its NUMERICS. Raises InputError if the file is damaged or was
-    edited."""
+def load_plan(path: Path) -> Plan:
+    """The plan in a plan.yaml. Raises InputError if the file is damaged or was edited."""
     with input_errors(f"{path}: contains no plan", "restore it from a copy"):
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
         digest = content.pop("digest")
         is_whole = digest == digest_of(content)
-        choices = {arm: Choice(**choice) for arm, choice in content["choices"].items()}
-        study = TypeAdapter(Study).validate_python(content["study"])
-        configs, frozen = content["configs"], content.get("frozen", "")
-        plan = Plan(study, choices, configs, digest, frozen)
-        numerics = content["numerics"]
+        content["choices"] = {arm: Choice(**own) for arm, own in content["choices"].items()}
+        content["study"] = TypeAdapter(Study).validate_python(content["study"])
+        plan = Plan(**content, digest=digest)
     if not is_whole:
         raise InputError(f"{path}: was edited: its digest does not fit; restore it from a copy")
-    return plan, numerics
+    return plan
 
 
 PRECISION = "trainer.precision"
