@@ -191,7 +191,7 @@ def test_the_forecast_counts_all_repeats():
     own = study()
     # 3 repeats x 3 arms x (4 trials x 1 seed + 2 finalists x 2 seeds); 3 arms x 2 seeds a repeat.
     assert forecast.numbers_of_runs(own) == (72, 12, 18)
-    assert own.spread_of_units(own.hypotheses[0]) == pytest.approx((1 + 4 / 2) ** 0.5)
+    assert own.expected_spread(own.hypotheses[0]) == pytest.approx((1 + 4 / 2) ** 0.5)
     lines = "\n".join(forecast.forecast(own, None))
     assert "tuning: 3 repeats x 3 arms x (4 trials x 1 seeds + 2 finalists x 2 seeds) = 72" in lines
     assert "2 points over seeds and by 1 over repeats of tuning" in lines

@@ -14,7 +14,7 @@ from posfuse.study import figure, forecast, stages, tables, tables_of_arms
 from posfuse.study.looks import deltas, progress, seeds_to_decide
 from posfuse.study.plan import Choice, Plan
 from posfuse.study.scores import outcomes, resolution
-from posfuse.study.spec import Evaluation, Hypothesis, Tuning
+from posfuse.study.spec import Assumed, Evaluation, Hypothesis, Tuning
 from study_runs import small_study, study_runs
 
 ARMS = ["add", "concat", "add_none", "concat_none"]
@@ -290,7 +290,8 @@ def test_the_forecast_counts_runs():
 def test_the_spread_of_a_forecast_follows_from_the_weights(arm, than, minus, factor):
     """In units of the spread of a difference of two arms."""
     h = Hypothesis("h", "t", arm, than, minus, "greater", 1.0)
-    assert forecast.expected_spread(h, 4.0) == pytest.approx(4 * factor)
+    study = small_study(assumed=Assumed(3.0, 4.0))
+    assert study.expected_spread(h) == pytest.approx(4 * factor)
 
 
 def by_length():

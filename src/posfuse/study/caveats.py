@@ -18,7 +18,6 @@ from posfuse.statistics.cautions import (
 )
 from posfuse.statistics.contrasts import EQUIVALENT
 from posfuse.statistics.sequential import chances
-from posfuse.study.forecast import expected_spread
 from posfuse.study.looks import Progress, can_decide
 from posfuse.study.plan import Plan
 from posfuse.study.repeats import unit_of, units_of
@@ -90,7 +89,7 @@ def of_plan(study: Study, settings: Mapping[str, Mapping[str, Any]]) -> list[str
     if idle := [n for look, n in enumerate(study.looks.seeds) if _is_idle(study, look)]:
         found[IDLE] = [f"looks at {', '.join(map(str, idle))}"]
     for h in [h for h in study.hypotheses if h.expects == "equivalent"]:
-        spread, family = expected_spread(h, study.spread_of_units(h)), len(study.families[h.family])
+        spread, family = study.expected_spread(h), len(study.families[h.family])
         if chances(0.0, spread, h.margins, study.looks, family)[-1][EQUIVALENT] < 1 / 2:
             found.setdefault(MARGIN, []).append(h.name)
     return [f"caution: {sentence({text: names})}" for text, names in found.items()]

@@ -11,7 +11,7 @@ from posfuse.statistics.contrasts import AHEAD, EQUIVALENT
 from posfuse.statistics.sequential import chances
 from posfuse.study.arm_sweep import ArmSweep
 from posfuse.study.configurations import compose
-from posfuse.study.spec import NULL_ARM, Hypothesis, Study
+from posfuse.study.spec import NULL_ARM, Study
 
 FEW, MORE = 5, 20  # batches of an epoch in the short runs, and further batches in the long runs
 TRAINED = 3  # a training step's forward and backward pass, in forward passes
@@ -124,10 +124,14 @@ def forecast(study: Study, seconds: float | None) -> list[str]:
     simulated = min(10_000, 10**7 // looks.seeds[-1])  # 80 MB of draws
     for family, hypotheses in study.families.items():
         groups = Counter(
-            (h.expects == "equivalent", h.margins, study.assumed_for(h).difference,
-             expected_spread(h, study.spread_of_units(h)))
+            (
+                h.expects == "equivalent",
+                h.margins,
+                study.assumed_for(h).difference,
+                study.expected_spread(h),
+            )
             for h in hypotheses
-        )  # fmt: skip
+        )
         for (equivalent, margins, difference, spread), n in groups.items():
             kind = "equivalent" if equivalent else "greater or less"
             of_margin = f"margin ±{margins.equivalence:g}, spread {spread:.3g}"
@@ -140,10 +144,3 @@ def forecast(study: Study, seconds: float | None) -> list[str]:
                 lines.append(f"    true difference {true:g}: {verdict} in {shares} {study.units}")
     shown = ", ".join(map(str, looks.seeds))
     return [*lines, f"looks: {shown} {study.units}; alpha = {looks.alpha:g} per family"]
-
-
-def expected_spread(h: Hypothesis, spread: float) -> float:
-    """The standard deviation of a hypothesis's differences over seeds, if that of two arms is
-    `spread` and the noise of all arms is equal and independent: a difference of differences has
-    sqrt(2) times as much, the difference of means over k arms 1 / sqrt(k) of it."""
-    return round(spread * math.sqrt(sum(w * w for w in h.weights.values()) / 2), 9)

@@ -226,12 +226,18 @@ class Study(Strict):
     def assumed_for(self, h: Hypothesis) -> Assumed:
         return h.assumed or self.assumed
 
-    def spread_of_units(self, h: Hypothesis) -> float:
-        """The assumed spread of the difference of two arms over units. It consists of the spread of
-        tuning, which a repeat's seeds do not reduce, and the spread of the mean over its seeds."""
+    def expected_spread(self, h: Hypothesis) -> float:
+        """The standard deviation of a hypothesis's differences over units.
+
+        For a difference of two arms it consists of the assumed spread of tuning, which a repeat's
+        seeds do not reduce, and of the spread of the mean over its seeds. The noise of all arms is
+        taken as equal and independent: a difference of differences has sqrt(2) times as much, the
+        difference of means over k arms 1 / sqrt(k) of it.
+        """
         assumed = self.assumed_for(h)
         between = assumed.between if self.repeats > 1 else 0.0
-        return math.hypot(between, assumed.spread / math.sqrt(self.seeds_of_units))
+        of_two_arms = math.hypot(between, assumed.spread / math.sqrt(self.seeds_of_units))
+        return round(of_two_arms * math.sqrt(sum(w * w for w in h.weights.values()) / 2), 9)
 
     @property
     def measured(self) -> Metric:
