@@ -110,13 +110,10 @@ def lengths(runs: pd.DataFrame, study: Study) -> Figure:
 def _kind(arm: str, study: Study) -> tuple[str, str]:
     """An arm's operator, and in words its further choices that not all arms of its corpus have,
     without numbers."""
-    own = study.overrides[arm]
-    same = [other for other in study.overrides.values() if other.get("data") == own.get("data")]
     chosen = [
         f"{key.rpartition('.')[2]}={value}"
-        for key, value in own.items()
+        for key, value in study.varied_overrides(arm).items()
         if key not in ("fusion", "data", "data.name", "data.path")
         and type(value) not in (int, float)
-        and any(other.get(key) != value for other in same)
     ]
-    return str(own.get("fusion", "add")), ", ".join(chosen)
+    return str(study.overrides[arm].get("fusion", "add")), ", ".join(chosen)

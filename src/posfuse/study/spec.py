@@ -252,6 +252,15 @@ class Study(Strict):
         """The `data` of an arm; empty for the default one."""
         return str(self.overrides[arm].get("data", ""))
 
+    def varied_overrides(self, arm: str) -> Values:
+        """The overrides of an arm that not all arms of its corpus have."""
+        of_corpus = [own for o, own in self.overrides.items() if self.corpus(o) == self.corpus(arm)]
+        return {
+            key: value
+            for key, value in self.overrides[arm].items()
+            if any(own.get(key) != value for own in of_corpus)
+        }
+
     @property
     def looks(self) -> Looks:
         shares = tuple(spent / self.testing.alpha for spent in self.testing.spent)

@@ -130,14 +130,12 @@ def bags_table(study: Study, runs: pd.DataFrame) -> Table | None:
 
 def _task(study: Study, arm: str) -> str:
     """An arm's task, with the settings of its strings in which arms of the task differ."""
-    own, task = study.overrides[arm], study.corpus(arm)
-    same = [study.overrides[other] for other in study.arms if study.corpus(other) == task]
     chosen = [
         f"{key.rpartition('.')[2]}={value}"
-        for key, value in own.items()
-        if key.startswith(STRINGS) and any(other.get(key) != value for other in same)
+        for key, value in study.varied_overrides(arm).items()
+        if key.startswith(STRINGS)
     ]
-    return " ".join([task, *chosen])
+    return " ".join([study.corpus(arm), *chosen])
 
 
 def _share(most: float, share: float) -> str:
