@@ -190,7 +190,7 @@ def test_every_study_is_read_and_composes(name, tmp_path, monkeypatch):
     monkeypatch.setattr(stages, "check_documents", lambda *_: None)  # would read the corpora
     _, study = read_study(name)
     place = [f"data.path={write_corpus(tmp_path)}"] * (study.settings.get("data") == "folder")
-    assert stages.check_arms(name, study, place).keys() == study.arms.keys()
+    assert stages.Stages(name, study, place).check_arms().keys() == study.arms.keys()
 
 
 @pytest.mark.parametrize("experiment", slow_but("quickstart", CELLS))

@@ -8,8 +8,8 @@ import pytest
 from posfuse.errors import InputError
 from posfuse.study import stages
 from posfuse.study.arm_sweep import ArmSweep
-from posfuse.study.plan import choose
 from posfuse.study.spec import Evaluation, Range, Tuning
+from posfuse.study.stages import Stages
 from study_runs import small_study
 
 optuna = pytest.importorskip("optuna")
@@ -115,36 +115,30 @@ def record(arm, values):
             "commit": "", "label_names": ["a", "b"]}  # fmt: skip
 
 
-def known_arms(own):
-    return {
-        f"{arm}.{trial}": {**values, **drawn}
-        for arm, values in own.arms.items()
-        for trial, drawn in own.trials(arm).items()
-    }
+def stages_of(own):
+    return Stages("mine", own, [], lambda _: None)
 
 
 def test_a_study_that_is_stopped_runs_each_trial_once_and_chooses_for_each_arm(sweeps):
     done, started = sweeps
-    first = study()
-    runs = stages._tuning_runs("mine", first, [], lambda _: None)
+    first = stages_of(study())
+    chosen = first.tune("", first.study)
     assert len(done) == 2 * N * 2
-    chosen = choose(first, runs)
     for arm, choice in chosen.items():
-        assert choice.values == max(first.trials(arm).values(), key=lambda v: quality(arm, v))
+        tried = first.searched[""][arm].values()
+        assert choice.values == max(tried, key=lambda v: quality(arm, v))
         assert max(choice.scores) == pytest.approx(100 * quality(arm, choice.values))
     for key in [key for key in done if int(key[0][-2:]) >= 6]:
         del done[key]  # stopped in the seventh round
     started.clear()
-    again = study()
-    known = stages.tuning_sweep("mine", again, [])  # of posfuse study status: runs nothing
+    known = stages_of(study()).tuning_sweeps()[""]  # of posfuse study status: runs nothing
     assert not started
-    assert set(known.arms) == {f"{arm}.t{i:02}" for arm in again.arms for i in range(7)}
-    again = study()
-    assert choose(again, stages._tuning_runs("mine", again, [], lambda _: None)) == chosen
+    assert set(known.arms) == {f"{arm}.t{i:02}" for arm in chosen for i in range(7)}
+    assert stages_of(study()).tune("", study()) == chosen
     rounds = started[: -2 * N * 2]  # the last command asks for all runs, which are done
     assert sorted(rounds) == sorted(f"{name}.{seed}" for name, seed in done if name[-2:] >= "06")
-    later = study()  # of the table of runs
-    assert stages.tuning_sweep("mine", later, []).values == known_arms(first)
+    later = stages_of(study()).tuning_sweeps()[""]  # of the table of runs
+    assert later.values == first.tuning_sweeps()[""].values
 
 
 def test_the_searches_of_the_repeats_are_done_once(sweeps, monkeypatch, tmp_path):
@@ -152,9 +146,11 @@ def test_the_searches_of_the_repeats_are_done_once(sweeps, monkeypatch, tmp_path
     own = study()
     own.tuning.repeats = 2
     own.testing = Evaluation(seeds="0-3", looks=[2])
-    plan = stages._tune("mine", own, [], lambda _: None)
+    monkeypatch.setattr(Stages, "check_arms", lambda self: {})
+    tuned = stages_of(own)
+    plan = tuned.freeze()
     monkeypatch.setattr(stages, "propose", None)  # is not called again
-    known = stages.tuning_sweeps("mine", own, [])
+    known = tuned.tuning_sweeps()
     for part, sweep in known.items():
         tried = {values["optim.lr"] for values in sweep.values.values()}
         assert plan.choices[f"{part}.add"].values["optim.lr"] in tried
@@ -163,4 +159,4 @@ def test_the_searches_of_the_repeats_are_done_once(sweeps, monkeypatch, tmp_path
 
 def test_random_trials_are_as_without_a_method():
     plain = study("random")
-    assert plain.trials("add") == plain.trials() == study().trials()
+    assert plain.trials() == study().trials()

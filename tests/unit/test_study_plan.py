@@ -23,6 +23,7 @@ from study_runs import small_study
 
 LRS = [1e-3, 3e-3, 1e-2]
 STUDY = small_study(tuning=Tuning(grid={"optim.lr": LRS}, seeds=[100, 101]))
+VALUES = {f"{arm}.{t}": own for arm in STUDY.arms for t, own in STUDY.trials().items()}
 CONFIGS = {"add": "f0", "concat": "f1"}
 CHOICES = {"add": Choice({"optim.lr": 0.003}, 60.0), "concat": Choice({"optim.lr": 0.01}, 61.0)}
 
@@ -52,7 +53,7 @@ def tuned(scores, seeds=(100, 101), trials=("t00", "t01", "t02"), best=2, metric
 def test_the_best_mean_of_validation_over_the_tuning_seeds_chooses(metric, scores, chosen, means):
     """Of equal trials the first, and none with a run that diverged, which counts as guessing. The
     test results are the other way round."""
-    found = choose(replace(STUDY, metric=metric), tuned(scores, metric=metric)).values()
+    found = choose(replace(STUDY, metric=metric), VALUES, tuned(scores, metric=metric)).values()
     for choice, trial, own in zip(found, chosen, means, strict=True):
         assert choice.values == {"optim.lr": LRS[trial]}
         assert (choice.validation, *choice.scores) == pytest.approx((own[trial], *own))
@@ -75,7 +76,7 @@ def test_final_seeds_alone_choose_among_the_finalists():
     assert finalists(study, runs) == {"add": ["t00", "t02"], "concat": ["t00", "t02"]}
     scores = [[(40, 50), (60, 50)], [(90, None), (30, 20)]]
     finals = tuned(scores, (102, 103), ("t00", "t02"), best=3)
-    found = choose(study, pd.concat([runs, finals]))
+    found = choose(study, VALUES, pd.concat([runs, finals]))
     assert found["add"].values == found["concat"].values == {"optim.lr": 1e-2}
     assert (found["add"].validation, found["concat"].validation) == pytest.approx((55, 25))
     assert found["add"].scores == pytest.approx([90, 20, 80])
@@ -88,7 +89,7 @@ def test_a_trial_that_diverged_is_no_finalist():
     assert finalists(study, tuned(scores)) == {"add": ["t01", "t02"], "concat": ["t02"]}
     nothing = tuned([[(50, 50)] * 3, [(None, 50)] * 3])
     with pytest.raises(InputError, match=r"arms\.concat: every trial diverged; lower"):
-        choose(STUDY, nothing)
+        choose(STUDY, VALUES, nothing)
 
 
 def test_a_frozen_plan_is_read_back_with_any_search_path(tmp_path):

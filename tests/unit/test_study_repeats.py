@@ -15,7 +15,7 @@ from posfuse.study.plan import PLAN, Choice, Plan, freeze, load_plan
 from posfuse.study.reading import read_study
 from posfuse.study.repeats import FAR, by_unit, parts_of, unit_of
 from posfuse.study.spec import NULL_ARM, Assumed, Evaluation, Range, Tuning
-from posfuse.study.stages import frozen_plan, runs_of
+from posfuse.study.stages import Stages, runs_of
 from study_runs import GOOD, small_study, study_runs, write_study
 
 RANDOM = {"optim.lr": Range(0.001, 0.01), "model.token_scale": Range(0.1, 10.0)}
@@ -132,11 +132,11 @@ def test_another_number_of_repeats_is_refused_after_test_seeds_ran(sweep, tmp_pa
     plan, other = frozen(Path("multirun/mine")), study(repeats=1, null_arm="")
     for name in ("mine_rough_test", "mine_r1_tune", "other_mine_test", "mine_r8_large_test"):
         start(name)
-    assert frozen_plan("mine", other) is None
+    assert Stages("mine", other, []).frozen_plan() is None
     start(sweep)
-    assert frozen_plan("mine", study()) == plan
+    assert Stages("mine", study(), []).frozen_plan() == plan
     with pytest.raises(InputError, match=r"the study was changed after test seeds ran \("):
-        frozen_plan("mine", other)
+        Stages("mine", other, []).frozen_plan()
 
 
 def test_the_tables_show_each_repeat_and_how_far_they_agree(tmp_path):

@@ -19,6 +19,7 @@ from posfuse.study import arm_sweep, configurations, forecast, run_table, stages
 from posfuse.study.arm_sweep import ArmSweep
 from posfuse.study.plan import Plan, provenance
 from posfuse.study.spec import Evaluation, Hypothesis, Study, Tuning
+from posfuse.study.stages import Stages
 from small_records import ask, write_failure, write_record
 from small_runs import write_corpus
 from study_runs import small_study
@@ -196,7 +197,7 @@ def test_a_study_with_failed_runs_judges_the_others_and_ends_with_an_error(tmp_p
         arm: configurations.Composed(None, own, identity.fingerprint_of(own))
         for arm, own in settings.items()
     }
-    monkeypatch.setattr(stages, "check_arms", lambda *_: settings)
+    monkeypatch.setattr(Stages, "check_arms", lambda self: settings)
     monkeypatch.setattr(stages, "compose", lambda *_: configs)
     monkeypatch.setattr(arm_sweep.subprocess, "Popen", Failing)
     (tmp_path / "mine.yaml").write_text(QUESTION)
@@ -276,9 +277,9 @@ def test_arms_that_would_share_a_folder_are_refused_before_anything_runs(tmp_pat
         "in one of them"
     )
     with pytest.raises(InputError, match=f"^{re.escape(wanted)}$"):
-        stages.check_arms("mine", study, [])
+        Stages("mine", study, []).check_arms()
     arms["b"] |= {"data.name": "B"}
-    stages.check_arms("mine", study, [])
+    Stages("mine", study, []).check_arms()
 
 
 def test_trials_that_would_share_a_folder_are_refused():
@@ -286,7 +287,7 @@ def test_trials_that_would_share_a_folder_are_refused():
     tuning = Tuning(grid={"fusion": ["gate_cnn", "gate_cnn_linear_start"]}, seeds=[1])
     study = Study("q", settings={"fusion.name": "same"}, arms=arms, tuning=tuning)
     with pytest.raises(InputError, match=r"arms.a.t01: its runs .* as those of arms.a.t00, .* fus"):
-        stages.tuning_sweep("mine", study, [])
+        Stages("mine", study, []).tuning_sweeps()
 
 
 def of_two(metric="accuracy", outcome="", **settings):
@@ -316,10 +317,10 @@ BYTES = {"task": "language_model", "data": "bbc_bytes"}
 )  # fmt: skip
 def test_arms_that_do_not_fit_are_refused_before_anything_runs(study, message):
     if message is None:
-        stages.check_arms("mine", study, [])
+        Stages("mine", study, []).check_arms()
         return
     with pytest.raises(InputError, match=f"^study mine: arms.*{message}"):
-        stages.check_arms("mine", study, [])
+        Stages("mine", study, []).check_arms()
 
 
 def test_an_unknown_key_of_an_arm_has_hydras_error():
@@ -368,14 +369,14 @@ def by_length(tokens, *lengths, **settings):
 def test_lengths_beyond_nearly_all_documents_are_refused(tokens, lengths, refused) -> None:
     study, extra = by_length(tokens, *lengths)
     if refused is None:
-        stages.check_arms("mine", study, extra)
+        Stages("mine", study, extra).check_arms()
         return
     wanted = (
         f"study mine: arms.{refused}of the training documents of texts have fewer tokens (median "
         "30), so this length changes almost nothing; use lengths up to 40, or longer documents"
     )
     with pytest.raises(InputError, match=f"^{re.escape(wanted)}$"):
-        stages.check_arms("mine", study, extra)
+        Stages("mine", study, extra).check_arms()
 
 
 @pytest.mark.parametrize("command", [["plan", "--no-timing"], ["plan"], ["freeze"], ["run"]])
@@ -391,16 +392,15 @@ def test_no_run_starts_with_such_a_length(tokens, tmp_path, monkeypatch, command
 
 def test_a_next_token_task_of_ones_own_reads_windows_of_any_length(tokens) -> None:
     own = {"task.name": "mine", "task._target_": "posfuse.training.task.NextTokenTask"}
-    stages.check_arms(
-        "mine", *by_length(tokens, 16, 128, **own, **{"data.vocabulary.unit": "bytes"})
-    )
+    own["data.vocabulary.unit"] = "bytes"
+    Stages("mine", *by_length(tokens, 16, 128, **own)).check_arms()
 
 
 def test_corpora_of_one_length_each_are_not_a_study_by_length(tokens, tmp_path) -> None:
     study, extra = by_length(tokens, 30, 128)
     study.arms["add_30"]["data.path"] = str(tokens)
     study.arms["add_128"] |= {"data.name": "others", "data.path": str(write_corpus(tmp_path / "B"))}
-    stages.check_arms("mine", study, extra[1:])
+    Stages("mine", study, extra[1:]).check_arms()
 
 
 def test_a_plan_without_the_hub_says_that_lengths_are_not_checked(monkeypatch) -> None:
@@ -411,7 +411,7 @@ def test_a_plan_without_the_hub_says_that_lengths_are_not_checked(monkeypatch) -
     arms = {f"add_{n}": {"data.max_len": n} for n in (128, 4096)}
     study = Study("q", settings={"data": "arxiv"}, arms=arms, testing=Evaluation([5], [1]))
     lines = []
-    stages.check_arms("mine", study, [], lines.append)
+    Stages("mine", study, [], lines.append).check_arms()
     assert lines == [
         "arxiv: the lengths of its documents are not checked (data.corpus.id: cannot load "
         "mteb/ArxivClassification)"

@@ -10,11 +10,12 @@ from statsmodels.stats.power import TTestPower
 
 from posfuse.evidence.metric import ACCURACY, EXACT_MATCH, MACRO_F1
 from posfuse.statistics.comparisons import seeds_for_equivalence
-from posfuse.study import figure, forecast, stages, tables, tables_of_arms
+from posfuse.study import figure, forecast, tables, tables_of_arms
 from posfuse.study.looks import deltas, progress, seeds_to_decide
 from posfuse.study.plan import Choice, Plan
 from posfuse.study.scores import outcomes, resolution
 from posfuse.study.spec import Assumed, Evaluation, Hypothesis, Tuning
+from posfuse.study.stages import Stages
 from study_runs import small_study, study_runs
 
 ARMS = ["add", "concat", "add_none", "concat_none"]
@@ -33,24 +34,24 @@ def test_a_placebos_difference_is_subtracted_seed_by_seed():
     assert deltas(GAIN, accuracy, [0, 1]) == pytest.approx([10, 11])
 
 
-def test_the_page_is_written_after_each_look_but_the_last(monkeypatch):
+def test_each_look_gives_the_verdicts_so_far(monkeypatch):
     noisy = [70.0, 50.0, 65.0, 55.0, 71.0, 49.0, 66.0, 54.0]
     every = study_runs(add=[60] * 8, concat=noisy, add_none=[60] * 8, concat_none=noisy[::-1])
-    done, shown = [], []
+    done = []
 
     class Tests:
         def run(self, arms, seeds, extra):
             done.append(every[every["arm"].isin(arms) & every["seed"].isin(seeds)])
 
     plan = Plan(STUDY, {}, {}, "digest")
-    monkeypatch.setattr(stages, "freeze", lambda *_: plan)
-    monkeypatch.setattr(stages, "test_runs", lambda *_: done[-1] if done else study_runs())
-    monkeypatch.setattr(stages, "testing_sweeps", lambda *_: {"": Tests()})
-    _, state = stages.run(
-        "mine", STUDY, [], print, lambda of, now: shown.append((of, len(done[-1]), now.next_look))
-    )
-    assert shown == [(plan, 16, 8)]
-    assert state.is_finished
+    monkeypatch.setattr(Stages, "freeze", lambda self: plan)
+    monkeypatch.setattr(Stages, "test_runs", lambda *_: done[-1] if done else study_runs())
+    monkeypatch.setattr(Stages, "testing_sweeps", lambda *_: {"": Tests()})
+    stages = Stages("mine", STUDY, [])
+    shown = [(of, len(done[-1]), state.next_look) for of, state in stages.run()]
+    assert shown == [(plan, 16, 8), (plan, 32, 0)]
+    assert [state.is_finished for _, state in stages.run()] == [True]  # once, if all are made
+    assert len(done) == 2
 
 
 def test_fewer_bits_per_byte_are_less():

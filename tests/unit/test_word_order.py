@@ -9,8 +9,8 @@ import torch
 from posfuse.data.batching import ResidentDocuments
 from posfuse.evidence.collect import collect
 from posfuse.runs import identity
-from posfuse.study import stages
 from posfuse.study.spec import Study
+from posfuse.study.stages import Stages
 from posfuse.training.build import build_data
 from posfuse.training.masked_pretraining import first_phase
 from small_records import write_record
@@ -71,5 +71,6 @@ def test_a_report_and_a_study_keep_both_apart(corpus, tmp_path) -> None:
     assert runs["data"].tolist() == ["tiny", "tiny", "tiny_shuffled", "tiny_shuffled"]
     own = dict(pair.split("=") for pair in SHUFFLED)
     settings = {"data": "folder", "data.name": "tiny", "data.path": str(corpus)}
-    found = stages.check_arms("mine", Study("q", settings=settings, arms={"a": {}, "b": own}), [])
+    study = Study("q", settings=settings, arms={"a": {}, "b": own})
+    found = Stages("mine", study, []).check_arms()
     assert [s["data.name"] for s in found.values()] == ["tiny", "tiny_shuffled"]

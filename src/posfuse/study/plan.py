@@ -80,20 +80,22 @@ def with_choices(study: Study, choices: Mapping[str, Choice], part: str = "") ->
     return {arm: {**own, **choices[in_part(part, arm)].values} for arm, own in study.arms.items()}
 
 
-def choose(study: Study, runs: pd.DataFrame) -> dict[str, Choice]:
+def choose(study: Study, values: Mapping[str, Values], runs: pd.DataFrame) -> dict[str, Choice]:
     """For each arm the trial with the best mean validation result over `tuning.seeds`, or the
     finalist with the best mean over `tuning.final_seeds`; of equal ones the first.
 
-    `runs` are those of the tuning, as `finished_runs` gives them. A trial with a run that diverged
-    is not chosen. Raises InputError if no trial of an arm is left.
+    `values` and `runs` are those of the tuning's sweep: the overrides of each arm and trial, and
+    the rows of `finished_runs`. A trial with a run that diverged is not chosen. Raises InputError
+    if no trial of an arm is left.
     """
-    if study.tuning is None:
-        return {arm: Choice({}) for arm in study.arms}
     candidates = finalists(study, runs) if study.final_seeds else {}
     choices = {}
     for arm in study.arms:
-        trials = study.trials(arm)
         tried = _of_seeds(runs, arm, study.tuning_seeds)
+        trials = {
+            trial: {key: values[f"{arm}.{trial}"][key] for key in study.tuned}
+            for trial in tried["trial"].unique()
+        }
         final = _of_seeds(runs, arm, study.final_seeds or study.tuning_seeds)
         final = final[final["trial"].isin(candidates.get(arm, list(trials)))]
         ((best, score),) = _best(study, final, 1).items()

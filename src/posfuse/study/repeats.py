@@ -36,9 +36,7 @@ def parts_of(study: Study) -> dict[str, Study]:
         for is_null in (False, True):
             arms = {arm: own for arm, own in study.arms.items() if (arm == NULL_ARM) == is_null}
             if arms:
-                name = part_of(i + 1, next(iter(arms)))
-                parts[name] = _part(study, arms, i)
-                parts[name].tried = study.tried_by_part.setdefault(name, {})
+                parts[part_of(i + 1, next(iter(arms)))] = _part(study, arms, i)
     return parts
 
 

@@ -205,8 +205,6 @@ class Study(Strict):
         for h in self.hypotheses:
             h.outcome = h.outcome or self.metric
             h.solved = self.solved if h.solved is None else h.solved
-        self.tried: Trials = {}  # known trials with tuning.method=tpe
-        self.tried_by_part: dict[str, Trials] = {}  # of the parts of `parts_of`
 
     @property
     def repeats(self) -> int:
@@ -303,14 +301,11 @@ class Study(Strict):
     def is_searched(self) -> bool:
         return self.tuning is not None and self.tuning.method == "tpe"
 
-    def trials(self, arm: str = "") -> dict[str, Values]:
+    def trials(self) -> dict[str, Values]:
         """The values of each trial by its name, t00 and so on; empty without tuning. With
-        method=tpe they are the values that the arm has tried, or random draws if these are
-        unknown."""
+        method=tpe they are random draws, as many as Optuna will propose for each arm."""
         if self.tuning is None:
             return {}
-        if self.tried and arm:
-            return self.tried[arm]
         if self.tuning.random:
             draw = np.random.default_rng(self.tuning.draw)
             drawn: dict[tuple[Any, ...], None] = {}  # two trials with the same values are one run

@@ -4,7 +4,6 @@ import textwrap
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from itertools import product
 from typing import Any
 
@@ -17,14 +16,15 @@ from rich.text import Text
 from posfuse.errors import InputError
 from posfuse.process.arguments import shell_line
 from posfuse.statistics.cautions import GROUPS, INSTEAD
-from posfuse.study import arm_sweep, caveats, forecast, plan, stages, tables
+from posfuse.study import caveats, forecast, tables
 from posfuse.study.arguments import PATH, SEARCH
-from posfuse.study.arm_sweep import OUTPUT
+from posfuse.study.arm_sweep import OUTPUT, ArmSweep, RunsFailed
 from posfuse.study.looks import Progress, progress
 from posfuse.study.plan import Plan
 from posfuse.study.reading import read_study
 from posfuse.study.run_table import finished_runs
 from posfuse.study.spec import Study
+from posfuse.study.stages import Stages, finalist_arms, runs_of
 
 WIDTH = 80  # of a line
 
@@ -33,19 +33,19 @@ def execute(arguments: Namespace, searchpath: Sequence[str], extra: list[str]) -
     """Run the command. `searchpath` are the folders of the user's config files, and `extra` are
     the other overrides of the command line."""
     name, study = read_study(arguments.study, searchpath)
-    again = _again(arguments, study)
+    stages, again = Stages(name, study, extra, _say), _again(arguments, study)
     if arguments.command == "plan":
-        _plan(name, study, extra, arguments.no_timing)
+        _plan(stages, arguments.no_timing)
         print(f"next: {again}", flush=True)  # unbroken: to be copied
     elif arguments.command == "status":
-        _status(name, study, extra, again)
+        _status(stages, again)
     elif arguments.command == "freeze":
         with _sole_use(name):
-            _say(f"plan {stages.freeze(name, study, extra, _say).digest}")
+            _say(f"plan {stages.freeze().digest}")
         print(f"next: {again}", flush=True)
     else:
         with _sole_use(name):
-            _run(name, study, extra, again)
+            _run(stages, again)
 
 
 @contextmanager
@@ -76,112 +76,114 @@ def _say(line: str) -> None:
     print(textwrap.fill(line, WIDTH, subsequent_indent=indent, **whole), flush=True)
 
 
-def _plan(name: str, study: Study, extra: list[str], no_timing: bool) -> None:
-    settings = stages.check_arms(name, study, extra, _say)
+def _plan(stages: Stages, no_timing: bool) -> None:
+    name, study = stages.name, stages.study
+    settings = stages.check_arms()
     seconds = None
     if not no_timing:
         with _sole_use(f"{name}_timing"):
-            seconds = forecast.cpu_seconds_per_run(name, study, extra)
+            seconds = forecast.cpu_seconds_per_run(name, study, stages.extra)
     _say(f"study {name}: {study.question}")
     for line in [*forecast.forecast(study, seconds), *caveats.of_plan(study, settings)]:
         _say(line)
 
 
-def _run(name: str, study: Study, extra: list[str], again: str) -> None:
-    write_page = partial(_write_page, name, study, extra, again)
+def _run(stages: Stages, again: str) -> None:
     try:
-        frozen, state = stages.run(name, study, extra, _say, write_page)
-    except arm_sweep.RunsFailed:
-        if plan := stages.frozen_plan(name, study):
-            _show_state(name, plan, stages.test_runs(name, plan))
+        for plan, state in stages.run():
+            first_lines = _write_page(stages, plan, state, again)
+    except RunsFailed:
+        if frozen := stages.frozen_plan():
+            tested = stages.test_runs(frozen)
+            _show_state(stages, frozen, progress(frozen.study, tested), tested)
         raise
     console = Console(highlight=False)
     console.print()
-    for line in write_page(frozen, state):
+    for line in first_lines:
         console.print(Text(line, style="bold"))
         console.print()
-    _show(frozen, state, stages.test_runs(name, frozen), console)
-    console.print(Text(tables.legend(study)))
-    page = OUTPUT / name / "report" / "index.html"
-    console.print(Text(f"results: {page}; next: open it in a browser"), soft_wrap=True)
+    _show(plan, state, stages.test_runs(plan), console)
+    console.print(Text(tables.legend(stages.study)))
+    console.print(Text(_results(stages)), soft_wrap=True)
 
 
-def _write_page(
-    name: str, study: Study, extra: list[str], again: str, frozen: Plan, state: Progress
-) -> list[str]:
+def _write_page(stages: Stages, plan: Plan, state: Progress, again: str) -> list[str]:
     """Write the page and runs.csv of all runs so far. Returns the first lines of the page."""
     from posfuse.study import results_page  # matplotlib and scikit-learn take a second to import
 
-    tuning, testing = stages.tuning_sweeps(name, study, extra), stages.testing_sweeps(name, frozen)
-    runs = results_page.with_measurements(finished_runs(study, tuning, testing))
-    return results_page.write(name, frozen, state, runs, OUTPUT / name, again)
+    runs = finished_runs(stages.study, stages.tuning_sweeps(), stages.testing_sweeps(plan))
+    runs = results_page.with_measurements(runs)
+    return results_page.write(stages.name, plan, state, runs, stages.folder, again)
 
 
-def _show(frozen: Plan, state: Progress, tested: pd.DataFrame, console: Console) -> None:
+def _results(stages: Stages) -> str:
+    return f"results: {stages.folder / 'report' / 'index.html'}; next: open it in a browser"
+
+
+def _show(plan: Plan, state: Progress, tested: pd.DataFrame, console: Console) -> None:
     """Print each verdict with its hypothesis, its numbers and its cautions; then the cautions of
     all verdicts."""
-    by_name = caveats.of_verdicts(frozen, state, tested)
+    by_name = caveats.of_verdicts(plan, state, tested)
     own, of_all = caveats.sentences(by_name)
     grid = Table.grid(padding=(0, 1))
     for v in state.verdicts:
         grid.add_row(Text(v.verdict.upper(), style="bold"), Text(tables.statement(v), style="bold"))
-        grid.add_row("", Text(tables.numbers(v, frozen.study.measured)))
+        grid.add_row("", Text(tables.numbers(v, plan.study.measured)))
         if caution := own.get(v.hypothesis.name):
             grid.add_row("", Text(caution))
     console.print(grid)
     console.print()
-    may_be_solved = frozen.study.measured.is_share and frozen.study.repeats == 1
-    in_groups = [h for h in frozen.study.hypotheses if GROUPS in by_name.get(h.name, ())]
+    may_be_solved = plan.study.measured.is_share and plan.study.repeats == 1
+    in_groups = [h for h in plan.study.hypotheses if GROUPS in by_name.get(h.name, ())]
     instead = INSTEAD * (may_be_solved and any(h.is_of_two_arms for h in in_groups))
     for line in filter(None, (of_all, instead)):
         console.print(Text(line))
         console.print()
 
 
-def _status(name: str, study: Study, extra: list[str], again: str) -> None:
-    frozen = stages.frozen_plan(name, study)
-    if study.tuning and frozen is None:
-        for part, sweep in stages.tuning_sweeps(name, study, extra).items():
+def _status(stages: Stages, again: str) -> None:
+    study, plan = stages.study, stages.frozen_plan()
+    if plan is None:
+        for part, sweep in stages.tuning_sweeps().items():
             _tuning_status(f"tuning {part}".rstrip(), sweep)
-    if frozen is None:
-        is_old = (OUTPUT / name / plan.PLAN).exists()
+        is_old = stages.plan_file.exists()
         what = "out of date, the file or posfuse has changed" if is_old else "not frozen yet"
         print(f"plan: {what}; run it with {again}", flush=True)
         return
-    _say(f"plan: frozen in {OUTPUT / name / plan.PLAN}, digest {frozen.digest[:16]}")
-    tested, looks = stages.test_runs(name, frozen), study.looks.seeds
+    _say(f"plan: frozen in {stages.plan_file}, digest {plan.digest[:16]}")
+    tested, looks = stages.test_runs(plan), study.looks.seeds
     state = progress(study, tested)
     for family, made in state.looks.items():
         _say(f"testing: {made} of {len(looks)} looks of the {family} hypotheses are made")
     if not state.is_finished:
-        next_runs = stages.runs_of(study, state.next_arms, state.next_look).values()
+        next_runs = runs_of(study, state.next_arms, state.next_look).values()
         wanted = {key for arms, seeds in next_runs for key in product(arms, seeds)}
         done = wanted.intersection(zip(tested["arm"], tested["seed"], strict=True))
         _say(f"testing: {len(done)} of {len(wanted)} runs of the next look are done")
-    _show_state(name, frozen, tested)
+    _show_state(stages, plan, state, tested)
     if state.is_finished:
-        _say(f"results: {OUTPUT / name / 'report' / 'index.html'}; next: open it in a browser")
+        _say(_results(stages))
     else:
         print(f"next: {again}", flush=True)
 
 
-def _tuning_status(stage: str, sweep: arm_sweep.ArmSweep) -> None:
+def _tuning_status(stage: str, sweep: ArmSweep) -> None:
     study, seeds = sweep.study, sweep.study.tuning_seeds
     tuned = finished_runs(study, {"": sweep})
     done = tuned["seed"].isin(seeds).sum()
     runs = len(study.arms) * len(study.trials()) * len(seeds)
     _say(f"{stage}: {done} of {runs} runs are done")
     if study.final_seeds and done == runs:
-        trials = stages.finalist_arms(study, tuned)
+        trials = finalist_arms(study, tuned)
         done = len(sweep.results(trials, study.final_seeds))
         runs = len(trials) * len(study.final_seeds)
         _say(f"{stage}: {done} of {runs} runs of the finalists are done")
 
 
-def _show_state(name: str, frozen: Plan, tested: pd.DataFrame) -> None:
+def _show_state(stages: Stages, plan: Plan, state: Progress, tested: pd.DataFrame) -> None:
     """Print the verdicts so far, and the hypotheses that cannot be judged because a run failed."""
-    console, state = Console(highlight=False), progress(frozen.study, tested)
-    console.print(Text(" ".join(tables.headline(frozen.study, state))))
-    _show(frozen, state, tested, console)
-    for line in stages.not_judged(name, frozen, state):
+    console = Console(highlight=False)
+    console.print(Text(" ".join(tables.headline(plan.study, state))))
+    _show(plan, state, tested, console)
+    for line in stages.not_judged(plan, state):
         _say(line)
