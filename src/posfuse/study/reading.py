@@ -229,32 +229,35 @@ def _check_solved(study: Study) -> None:
         raise InputError(
             "solved: its tests compare seeds, but tuning.repeats compares repeats; remove one"
         )
-    looks = study.looks
     for place, h in asked.items():
-        is_own = h.assumed or study.solved is None  # other hypotheses may be about the metric
-        key = f"{place}.assumed" if is_own else "assumed"
-        d, spread = study.assumed_for(h).difference, study.assumed_for(h).spread
-        if d >= 100 or not d * (100 - d) <= spread**2 <= 100**2 - d**2:
-            raise InputError(
-                f"{key}: differences of 100, 0 and -100 points with a mean of d={d:g} have a "
-                f"spread from √(d (100 - d)) to √(100² - d²) (got {spread:g}); give, for "
-                "example, {difference: 40, spread: 60}"
-            )
-        if h.solved is not None and h.solved <= 1:
-            raise InputError(f"solved: must be in percent (got {h.solved:g}), for example 90")
-        if not h.is_of_two_arms:
-            raise InputError(
-                f"{place}: the exact test of solved runs compares two arms; name one in `arm` and "
-                "one in `than`, without `minus`, or give solved to other hypotheses alone"
-            )
-        wanted = 0.0 if h.expects == "equivalent" else 100.0
-        family, alpha = len(study.families[h.family]), looks.alpha
-        if not any(can_decide(h, family, looks, look, wanted) for look in range(len(looks.seeds))):
-            least = seeds_needed(lambda n: can_decide(h, family, Looks((n,), alpha), 0, wanted))  # noqa: B023
-            enough = f"one look needs {least:.0f} or more"
-            if math.isinf(least):
-                enough = "no feasible number of seeds can; give a larger margin"
-            raise InputError(
-                f"{place}: {looks.seeds[-1]} seeds cannot decide it by solved runs with "
-                f"alpha={alpha:g}, {family} in its family and margin={h.margin:g}; {enough}"
-            )
+        _check_solved_hypothesis(place, h, study)
+
+
+def _check_solved_hypothesis(place: str, h: Hypothesis, study: Study) -> None:
+    is_own = h.assumed or study.solved is None  # other hypotheses may be about the metric
+    key = f"{place}.assumed" if is_own else "assumed"
+    d, spread = study.assumed_for(h).difference, study.assumed_for(h).spread
+    if d >= 100 or not d * (100 - d) <= spread**2 <= 100**2 - d**2:
+        raise InputError(
+            f"{key}: differences of 100, 0 and -100 points with a mean of d={d:g} have a "
+            f"spread from √(d (100 - d)) to √(100² - d²) (got {spread:g}); give, for "
+            "example, {difference: 40, spread: 60}"
+        )
+    if h.solved is not None and h.solved <= 1:
+        raise InputError(f"solved: must be in percent (got {h.solved:g}), for example 90")
+    if not h.is_of_two_arms:
+        raise InputError(
+            f"{place}: the exact test of solved runs compares two arms; name one in `arm` and "
+            "one in `than`, without `minus`, or give solved to other hypotheses alone"
+        )
+    wanted = 0.0 if h.expects == "equivalent" else 100.0
+    looks, alpha, family = study.looks, study.looks.alpha, len(study.families[h.family])
+    if not any(can_decide(h, family, looks, look, wanted) for look in range(len(looks.seeds))):
+        least = seeds_needed(lambda n: can_decide(h, family, Looks((n,), alpha), 0, wanted))
+        enough = f"one look needs {least:.0f} or more"
+        if math.isinf(least):
+            enough = "no feasible number of seeds can; give a larger margin"
+        raise InputError(
+            f"{place}: {looks.seeds[-1]} seeds cannot decide it by solved runs with "
+            f"alpha={alpha:g}, {family} in its family and margin={h.margin:g}; {enough}"
+        )
