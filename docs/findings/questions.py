@@ -44,8 +44,8 @@ def has_rows(folder: Path) -> bool:
 
 
 def difference(study: str, v: HypothesisVerdict) -> str:
-    """The difference with its interval: over all seeds, if more ran than the look that decided."""
-    metric, d = judged(FOLDER / study)[0].study.measured, v.all_seeds or v.decision
+    """The shown difference with its interval."""
+    metric, d = judged(FOLDER / study)[0].study.measured, v.shown
     assert d is not None
     digits = metric.digits - 1
     unit = "" if metric.unit == "points" else f" {metric.unit}"

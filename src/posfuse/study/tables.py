@@ -152,7 +152,8 @@ def verdict_table(study: Study, state: Progress) -> Table:
 def solved_legend(study: Study) -> str:
     """The limit for a solved run in words, after a space; empty if no hypothesis is about solved
     runs."""
-    levels = dict.fromkeys(limit(h) for h in study.hypotheses if h.solved is not None)
+    asked = [h for h in study.hypotheses if h.solved is not None]
+    levels = dict.fromkeys(f"{h.solved:g} %{h.of_lengths}" for h in asked)
     if not levels:
         return ""
     return (
@@ -160,11 +161,6 @@ def solved_legend(study: Study) -> str:
         "A difference in the share of solved runs has exact tests, which assume only that seeds "
         "are independent. An interval that ends at 0 excludes 0, because the test shows the sign."
     )
-
-
-def limit(h: Hypothesis) -> str:
-    """The result from which on a run is solved."""
-    return f"{h.solved:g} %{h.of_lengths}"
 
 
 def quantity(hypotheses: Iterable[Hypothesis], metric: Metric) -> str:
