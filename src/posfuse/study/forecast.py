@@ -92,7 +92,10 @@ def whole_seconds(short: Record, long: Record, sizes: tuple[int, int]) -> float:
 
 def forecast(study: Study, seconds: float | None) -> list[str]:
     """Lines with the number of runs, their core hours if a run was timed, and the power."""
+    return [*_sizes(study, seconds), *_power(study)]
 
+
+def _sizes(study: Study, seconds: float | None) -> list[str]:
     def hours(runs: int) -> str:
         if seconds is None:
             return ""
@@ -108,15 +111,17 @@ def forecast(study: Study, seconds: float | None) -> list[str]:
         repeats = f"{n} repeats x " if n > 1 else ""
         arms = f"{repeats}{len(study.arms)} arms"
         lines.append(f"tuning: {arms} x {each} = {tuning} runs{hours(tuning)}")
-    looks, assumed = study.looks, study.assumed
     if least == most:
-        lines.append(f"testing: {least} runs{hours(least)}")
-    else:
-        lines.append(f"testing: at least {least} runs{hours(least)}")
-        lines.append(f"         at most {most} runs{hours(most)}")
+        return [*lines, f"testing: {least} runs{hours(least)}"]
+    lines.append(f"testing: at least {least} runs{hours(least)}")
+    return [*lines, f"         at most {most} runs{hours(most)}"]
+
+
+def _power(study: Study) -> list[str]:
+    looks, assumed = study.looks, study.assumed
     of_repeats = f" and by {assumed.between:g} over repeats of tuning" if study.repeats > 1 else ""
     own = " (or as a hypothesis's own `assumed` says)" * any(h.assumed for h in study.hypotheses)
-    lines += [
+    lines = [
         "power at the strictest level of Holm's rule, lower if differences spread more:",
         f"  assumed: a difference of two arms spreads by {assumed.spread:g} {study.measured.unit} "
         f"over seeds{of_repeats}{own}, and the noise of arms is independent",
