@@ -16,6 +16,7 @@ from posfuse.sweeps.failures import (
     Ending,
     message_of,
     record_failure,
+    report,
     retry,
     summary,
 )
@@ -66,6 +67,33 @@ def test_a_sweep_ends_as_its_new_failures_say(sweep, tmp_path):
         "  posfuse train seed=1 'a=b c'",
         "    broken",
     ]
+
+
+def test_runs_that_fail_for_one_reason_are_listed_together(sweep, tmp_path, capsys):
+    config, ending = sweep
+    reasons = {
+        OLD: "no file",
+        RUN: "KeyError; see {}/train.log",
+        OTHER: "KeyError; see {}/train.log",
+    }
+    for run, reason in reasons.items():
+        record_failure(reason.format(tmp_path / run), tmp_path / run, [run[-6:]], "failed")
+        report(tmp_path / run, tmp_path, fail_fast=False)
+    first = f"KeyError; see {tmp_path / RUN}/train.log"
+    printed = [f"failed: {OLD}: no file", f"failed: {RUN}: {first}"]
+    assert capsys.readouterr().err.splitlines() == printed
+    with pytest.raises(SystemExit) as end:
+        ending.on_multirun_end(config)
+    assert end.value.code.splitlines()[1:] == [
+        "  posfuse train seed=0",
+        "    no file",
+        "  posfuse train seed=1",
+        "  posfuse train seed=2",
+        f"    {first}",
+    ]
+    Ending(str(tmp_path)).on_multirun_start(config)  # the next sweep prints its failures again
+    report(tmp_path / OLD, tmp_path, fail_fast=False)
+    assert capsys.readouterr().err.splitlines() == printed[:1]
 
 
 @pytest.mark.parametrize("is_of_study", [False, True])
@@ -120,7 +148,7 @@ def test_a_retry_reads_the_config_files_of_the_sweep(arguments, own, path, comma
 
 def test_what_ended_the_others_is_named():
     failure = {"kind": "failed", "overrides": [], "message": "broken"}
-    found = summary([failure], [], "SIGTERM")
+    found = summary([(RUN, failure)], [], "SIGTERM")
     assert found.startswith(
         "error: 1 run(s) failed; SIGTERM stopped the others. Run the same command again, or retry"
     )

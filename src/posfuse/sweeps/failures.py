@@ -8,7 +8,6 @@ import time
 import traceback
 import uuid
 from collections import Counter
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,7 @@ from posfuse.runs.multirun import multirun_of
 FAIL_FAST = "sweep.fail_fast"
 detail = logging.getLogger("posfuse.detail")
 detail.addHandler(logging.NullHandler())  # outside a run, do not print to stderr
+_reported: set[str] = set()  # the reasons that `report` has printed in this sweep
 
 
 class Ending(Callback):
@@ -51,7 +51,7 @@ class Ending(Callback):
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         self.before = records.failures_in(Path(config.hydra.sweep.dir))
-        show.cache_clear()
+        _reported.clear()
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:
         """Release the run's configs, because the configs of 10,000 runs take 3 GB."""
@@ -64,8 +64,12 @@ class Ending(Callback):
         own = {sweep / folder for folder in multirun_of(config).folders}
         below = [(run, failure) for run, failure in records.failures_in(sweep) if run in own]
         # New failures have new ids. Times are not reliable, because a clock may jump.
-        new = [failure for run, failure in below if (run, failure) not in self.before]
-        if any(failure["kind"] != records.INTERRUPTED for failure in new):
+        new = [
+            (os.path.relpath(run, sweep), failure)
+            for run, failure in below
+            if (run, failure) not in self.before
+        ]
+        if any(failure["kind"] != records.INTERRUPTED for _, failure in new):
             given = list(config.hydra.get("overrides", {}).get("hydra", []))
             sys.exit(summary(new, given, signals.interruption()))
         if new:
@@ -103,22 +107,25 @@ def record_failure(message: str, folder: Path, overrides: list[str], kind: str) 
 
 
 def report(folder: Path, sweep: Path, fail_fast: bool) -> None:
-    """Print the failure of a run that has just ended, if it failed. With `fail_fast` interrupt the
-    other runs. Call this in the process of the sweep."""
+    """Print the failure of a run that has just ended, if it failed. A reason is printed once in a
+    sweep; `summary` names all its runs. With `fail_fast` interrupt the other runs. Call this in the
+    process of the sweep."""
     failure = records.read_failure(folder)
     if failure is None or failure["kind"] in (records.INTERRUPTED, AlreadyRunning.kind):
         return
     run = os.path.relpath(folder, sweep)
     start = "error" if failure["kind"] == "config" else f"failed: {run}"
-    show(f"{start}: {failure['message']}")
+    if (reason := reason_of(run, failure)) not in _reported:
+        _reported.add(reason)
+        print(visible(f"{start}: {failure['message']}"), file=sys.stderr, flush=True)
     if fail_fast:
         signals.request(FAIL_FAST)
 
 
-@cache
-def show(line: str) -> None:
-    """Print a line on stderr, once per sweep, because several runs may have the same mistake."""
-    print(visible(line), file=sys.stderr, flush=True)
+def reason_of(run: str, failure: records.Record) -> str:
+    """The message without the run's own folder, so that runs which fail for one reason have equal
+    ones."""
+    return str(failure["message"]).replace(run, "")
 
 
 def say(line: str) -> None:
@@ -128,15 +135,17 @@ def say(line: str) -> None:
 
 
 def summary(
-    failures: list[records.Record], own: list[str], ended_by: str | None = None
+    failures: list[tuple[str, records.Record]], own: list[str], ended_by: str | None = None
 ) -> str | int:
-    """The failed runs with their commands; 1 if no run failed but configs were refused, because
-    these failures have been printed already. `own` is as in `retry`."""
+    """The commands of the failed runs, those that failed for one reason together, with its message;
+    1 if no run failed but configs were refused, because these failures have been printed already.
+    `failures` are pairs of a run's folder in the sweep's and its failure; `own` is as in `retry`.
+    """
     without_result = {"config": "refused", records.INTERRUPTED: "interrupted"}
-    runs = [f for f in failures if f["kind"] not in without_result]
+    runs = [(run, failure) for run, failure in failures if failure["kind"] not in without_result]
     if not runs:
         return 1
-    kinds = Counter(failure["kind"] for failure in failures)
+    kinds = Counter(failure["kind"] for _, failure in failures)
     others = "the others are done"
     if ended_by:
         others = f"{ended_by} stopped the others"
@@ -145,9 +154,12 @@ def summary(
     counts += [f"{kinds[kind]} {word}" for kind, word in without_result.items() if kinds[kind]]
     again = "Run the same command again, or retry each with:"
     lines = [f"error: {', '.join(counts)}; {others}. {again}"]
-    for failure in runs:
-        lines.append(f"  {retry(failure['overrides'], own)}")
-        lines.append(f"    {failure['message']}")
+    by_reason: dict[str, list[records.Record]] = {}
+    for run, failure in runs:
+        by_reason.setdefault(reason_of(run, failure), []).append(failure)
+    for alike in by_reason.values():
+        lines += [f"  {retry(failure['overrides'], own)}" for failure in alike]
+        lines.append(f"    {alike[0]['message']}")
     return "\n".join(lines)
 
 
