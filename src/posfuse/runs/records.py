@@ -8,6 +8,7 @@ checks them.
 import json
 import os
 import reprlib
+import uuid
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -48,6 +49,7 @@ STEPS = "steps.csv"  # of a run with at least logger.every_steps steps
 INTERRUPTED = "interrupted"  # the kind of failure by a signal
 BEST, LAST = "checkpoints/best.ckpt", "checkpoints/last.ckpt"
 ALWAYS, SOMETIMES = (PREDICTIONS, HISTORY, DIAGNOSTICS), (BY_LENGTH, MECHANISM, STEPS)
+PART = ".part"  # the suffix of a file that is being written
 RUN_AGAIN = f"remove {RESULT} to run again"  # the fix for a damaged file of a run
 WAIT = 1.0  # seconds to wait for a run's lock, because posfuse status holds it for a moment
 
@@ -208,9 +210,9 @@ def failures_in(folder: Path) -> list[tuple[Path, Record]]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path`. On success it is renamed to `path`; after an error it is
-    removed."""
-    part = path.with_name(f"{path.name}.part")
+    """A temporary path beside `path`, which no other process uses. On success it is renamed to
+    `path`; after an error it is removed."""
+    part = path.with_name(f"{path.name}.{uuid.uuid4().hex}{PART}")
     try:
         yield part
         with part.open("rb") as file:
@@ -310,7 +312,8 @@ def read_json(path: Path) -> Record:
 def sole_use(folder: Path) -> Iterator[None]:
     """Lock the run's folder. Raises AlreadyRunning while another process holds the lock.
 
-    The kernel releases the lock when the process ends, even if it is killed.
+    The kernel releases the lock when the process ends, even if it is killed. What a killed process
+    was writing is removed.
     """
     try:
         held = FileLock(folder / ".lock", timeout=WAIT).acquire()
@@ -319,4 +322,7 @@ def sole_use(folder: Path) -> Iterator[None]:
             f"{folder}: another process is running this run; wait for it or set sweep_id=NAME"
         ) from error
     with held:
+        for part in [*folder.glob(f"*{PART}"), *folder.glob(f"checkpoints/*{PART}")]:
+            if not part.name.startswith(FAILURE):  # which needs no lock
+                part.unlink(missing_ok=True)
         yield
