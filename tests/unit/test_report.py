@@ -299,13 +299,13 @@ def test_a_refused_command_does_not_make_a_finished_run_one_without_a_result(tmp
 
 def test_failures_of_another_sweep_are_not_those_of_a_sweep_with_the_name_of_its_corpus(tmp_path):
     write_sweep(tmp_path / "tiny", {"add": [0.5]})
-    for sweep, variant in (("tiny", ""), ("tiny", "a=1"), ("other", ""), ("other", "a=1")):
-        run = tmp_path / sweep / "tiny" / "sinusoidal" / "concat" / variant / "seed=1"
+    for sweep, own in product(("tiny", "other"), ([], ["a=1"], ["~encoding.attention.clip"])):
+        run = tmp_path / sweep / run_folder("tiny", "sinusoidal", "concat", 1, own)
         run.mkdir(parents=True)
-        write_failure(run, "failed", sweep)
+        write_failure(run, "failed", sweep, overrides=["fusion=concat", *own])
     count, *lines = failures(tmp_path, collect(tmp_path)[0])
-    assert count == "runs without a result: 2 failed"
-    assert [line.rpartition(": ")[2] for line in lines] == ["tiny", "tiny"]
+    assert count == "runs without a result: 3 failed"
+    assert [line.rpartition(": ")[2] for line in lines] == ["tiny"] * 3
 
 
 def test_a_run_links_to_its_folder_if_the_page_lies_in_the_sweep(tmp_path):

@@ -11,14 +11,14 @@ import pandas as pd
 from posfuse.errors import AlreadyRunning, InputError
 from posfuse.evidence.metric import Metric
 from posfuse.evidence.rows import row_of
-from posfuse.runs.folders import AXES, lies_in
+from posfuse.runs.folders import AXES, lies_in, variant_of
 from posfuse.runs.multirun import MULTIRUN, has_result, read_multirun
-from posfuse.runs.records import CLASSES, RESULT, failures_in
+from posfuse.runs.records import CLASSES, RESULT, Record, failures_in
 from posfuse.runs.usable import usable
 
 CELL = ["data", "encoding", "fusion", "variant"]
 GROUP = [axis for axis in CELL if axis != "fusion"]  # equal for compared operators
-CUT_NAME = r".*-[0-9a-f]{8}"  # of a folder, from `run_folder`
+CUT_NAME = r".*-[0-9a-f]{8}"  # of a folder, from `variant_of`
 # Overrides that set a default; a run with them is not a variant.
 DEFAULTS = ("model.token_scale=sqrt_d", "seeds=together")
 
@@ -197,7 +197,7 @@ def failures(folder: str | Path, runs: pd.DataFrame) -> list[str]:
         for r, f in failures_in(Path(folder))
         if f["kind"] != AlreadyRunning.kind  # listed as missing
         and not (f["kind"] == "config" and (r / RESULT).exists())  # it changed no result
-        and (Path(folder, MULTIRUN).exists() or _sweep_of(r) in sweeps)
+        and (Path(folder, MULTIRUN).exists() or _sweep_of(r, f) in sweeps)
     ]
     kinds = Counter("refused" if f["kind"] == "config" else f["kind"] for _, f in unfinished)
     counted = ", ".join(f"{n} {kind}" for kind, n in kinds.items())
@@ -205,10 +205,12 @@ def failures(folder: str | Path, runs: pd.DataFrame) -> list[str]:
     return [*count, *(f"{run}: {failure['message']}" for run, failure in unfinished)]
 
 
-def _sweep_of(run: Path) -> str:
-    """The name of a run's sweep: the part before data/encoding/fusion[/other overrides]/seed=n."""
+def _sweep_of(run: Path, failure: Record) -> str:
+    """The name of a failed run's sweep: the part before data/encoding/fusion[/other
+    overrides]/seed=n. The overrides of a damaged failure.json are unknown; nearly all have "="."""
     *parts, last, _ = run.resolve().parts
-    return parts[-len(AXES) - ("=" in last)] if len(parts) > len(AXES) else ""
+    has_variant = "=" in last or last == variant_of(map(str, failure["overrides"]))
+    return parts[-len(AXES) - has_variant] if len(parts) > len(AXES) else ""
 
 
 def plan_status(folder: str | Path, sweep_id: str) -> str:

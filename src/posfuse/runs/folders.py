@@ -24,20 +24,25 @@ def sweep_folder(output_dir: str, sweep_id: str) -> str:
 
 
 def run_folder(data: str, encoding: str, fusion: Any, seed: int, overrides: Iterable[str]) -> str:
-    """The folder of a run in its sweep: data/encoding/fusion[/other overrides]/seed=n.
+    """The folder of a run in its sweep: data/encoding/fusion[/other overrides]/seed=n."""
+    # fusion.name can be of any type here; `check_name` refuses it later.
+    parts = (data, encoding, str(fusion), variant_of(overrides), f"seed={seed}")
+    return "/".join(part for part in parts if part)
 
-    The other overrides are written in characters that every file system accepts. If characters are
-    replaced or the text is long, a hash keeps two different runs apart. For a key that
-    names files only the last part of the path is written, so that moving them changes nothing.
+
+def variant_of(overrides: Iterable[str]) -> str:
+    """The part of a run's folder with its other overrides; empty without them.
+
+    They are written in characters that every file system accepts. If characters are replaced or the
+    text is long, a hash keeps two different runs apart. For a key that names files only the last
+    part of the path is written, so that moving them changes nothing.
     """
     own = sorted(map(_without_place, other_overrides(overrides)))
     text = "__".join(own)
     plain = re.sub(f"[^{VARIANT_LETTERS}]+", "-", text)[:80].strip(".-")
     if plain != text:
         plain += "-" + hashlib.sha256(text.encode()).hexdigest()[:8]
-    # fusion.name can be of any type here; `check_name` refuses it later.
-    parts = (data, encoding, str(fusion), plain, f"seed={seed}")
-    return "/".join(part for part in parts if part)
+    return plain
 
 
 def other_overrides(overrides: Iterable[str]) -> list[str]:
