@@ -145,6 +145,12 @@ def _check_lengths(data: DataConfig) -> None:
             f"{sorted(set(lengths))}"
         )
     generated = (data.corpus or {}).get("lengths") if data.path is None else None
+    is_list = isinstance(generated, list) and all(type(n) is int for n in generated)
+    if generated is not None and not is_list:  # a corpus of one's own may lack the annotation
+        raise InputError(
+            f"data.corpus.lengths: must be a list of whole numbers (got {generated}); for example "
+            f"[2,{data.max_len}]"
+        )
     if generated:
         longest, below = max(generated), "" if is_task(data) else " or below"
         if longest > data.max_len or (longest < data.max_len and not below):
