@@ -203,6 +203,8 @@ class Open(Add):
     [
         ("Open width=[8]", ""),
         ("Open other=8", ""),
+        ("Open my-key=8", ""),
+        ("Open class=8", ""),
         ("Open d_model=8", "fusion.d_model: unknown; own_arguments.Open takes width"),
         ("Typed width=8", ""),
         ("Flagged flag=true", ""),
@@ -221,7 +223,7 @@ def test_arguments_of_ones_own_class_may_lack_annotations(own, message, tmp_path
     if message:
         assert complaint(*given).startswith(message)
     else:
-        checked(composed(*given))
+        build_parts(checked(composed(*given)))
 
 
 def test_a_number_written_as_text_is_a_number() -> None:

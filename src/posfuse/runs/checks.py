@@ -131,22 +131,23 @@ def _check_arguments(key: str, node: dict[str, Any], given: tuple[str, ...]) -> 
     for name, p in arguments.items():
         if name not in node and p.default is inspect.Parameter.empty:
             raise InputError(f"{key}.{name}: missing; {target} needs it")
-    fields = [(name, _type_of(key, part, arguments.get(name))) for name in names]
+    # **options have no types, and their names may be no names of fields, such as my-key.
+    fields = [(name, _type_of(key, part, arguments[name])) for name in names if name in arguments]
     for name, kind in fields:  # OmegaConf takes "no" for a bool, but the class would get the text
         if kind in (bool, bool | None) and isinstance(node[name], str):
             raise InputError(f"{key}.{name}: must be true or false (got {node[name]})")
     try:  # OmegaConf checks the types as in the rest of the schema
-        typed = dataclasses.make_dataclass("_", fields)(**{n: node[n] for n in names})
+        typed = dataclasses.make_dataclass("_", fields)(**{n: node[n] for n, _ in fields})
         converted = OmegaConf.structured(typed)
     except OmegaConfBaseException as error:
         raise InputError(f"{key}.{one_line(error)}") from error
-    return {name: converted[name] for name in names if isinstance(node[name], str)}
+    return {name: converted[name] for name, _ in fields if isinstance(node[name], str)}
 
 
-def _type_of(key: str, part: Any, p: inspect.Parameter | None) -> Any:
+def _type_of(key: str, part: Any, p: inspect.Parameter) -> Any:
     """The annotation of an option if OmegaConf can check it, otherwise Any. Raises InputError for a
     text that cannot be evaluated."""
-    if p is None or p.annotation is p.empty:
+    if p.annotation is p.empty:
         return Any
     field = dataclasses.make_dataclass("_", [(p.name, p.annotation)])
     # Annotations that are texts are evaluated in the module of the constructor or the function.
