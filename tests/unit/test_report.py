@@ -15,6 +15,7 @@ import pytest
 from posfuse.errors import Conflict
 from posfuse.evidence.collect import collect, failures, missing, plan_status
 from posfuse.evidence.metric import ACCURACY
+from posfuse.evidence.rows import row_of
 from posfuse.report.sections.run_list import run_of, runs_html
 from posfuse.runs import identity, records
 from posfuse.runs.folders import run_folder
@@ -383,7 +384,7 @@ def test_a_value_or_a_name_that_no_run_can_have_is_one_line(sweep):
         assert problem.startswith(f"{path}: ")
         assert key in problem
     problem = problem_of(lengths={"80": {"accuracy": 0.5}})
-    assert "settings.data.max_len is None, not a number of at least 0" in problem
+    assert "settings.data.max_len is None, not a whole number above 0" in problem
     assert "lengths.80.documents is 'many', not a whole number above 0" in problem_of(
         lengths={"80": {"documents": "many"}}
     )
@@ -399,6 +400,23 @@ def test_a_value_or_a_name_that_no_run_can_have_is_one_line(sweep):
     for variant in BAD_VARIANTS:
         problem = problem_of(variant=variant)
         assert f"variant is {variant!r}, not the name of a run's folder" in problem
+
+
+def test_the_order_of_a_records_keys_does_not_matter(sweep):
+    path = next(sweep.rglob("result.json"))
+    record = json.loads(path.read_text())
+    record["settings"] |= {"data.max_len": 16, "seeds.init": 1}
+    record["lengths"] = {"80": {"accuracy": 0.5, "documents": 9}}
+
+    def backwards(value):
+        if not isinstance(value, dict):
+            return value
+        return {key: backwards(value[key]) for key in reversed(value)}
+
+    assert row_of(path, backwards(record)) == row_of(path, record)
+    record["settings"] |= {"data.max_len": 16.5, "seeds.init": 0.5}
+    record["lengths"]["80"] = {"accuracy": 55.0, "documents": 0}
+    assert refusal(row_of, path, backwards(record)) == refusal(row_of, path, record)
 
 
 def test_the_variants_that_runs_make_are_collected(tmp_path):
