@@ -1,6 +1,7 @@
 """Reports of bits per byte: lower is better, in every number and every sentence."""
 
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -8,6 +9,7 @@ import pytest
 
 from posfuse.evidence.collect import collect
 from posfuse.evidence.metric import ACCURACY, BITS_PER_BYTE, METRICS, metric_of, metrics_of
+from posfuse.evidence.saved import read_windows
 from posfuse.report import page
 from posfuse.report.entry import sections_of
 from posfuse.report.sweep import Sweep
@@ -80,6 +82,19 @@ def test_windows_that_overlap_have_a_table_of_their_own(folder, runs):
     assert (whole.columns[-3:], sliding.columns[-2:]) == (["16", "32", "beyond"], ["16", "32"])
     assert "do not overlap" in whole.caption
     assert [row[-1] for row in sliding.rows] == ["2.0000", "2.2000", "2.0333"]
+
+
+@pytest.mark.parametrize("column", ["index", "group", "targets", "loss"])
+def test_windows_with_a_missing_value_are_refused(column, tmp_path):
+    write(tmp_path, "add", 0, BITS["add"][0], LONGER["add"][0])
+    (run,) = collect(tmp_path)[0].to_dict("records")
+    path = Path(run["folder"]) / "predictions.parquet"
+    frame = pd.read_parquet(path).convert_dtypes()
+    frame.loc[4] = frame.loc[3]  # another window, without this value
+    frame.loc[4, column] = pd.NA
+    frame.to_parquet(path, index=False)
+    expected = f"{path}: not usable ({column} has missing values); remove it to run again"
+    assert refusal(read_windows, run, BITS_PER_BYTE) == expected
 
 
 def test_a_difference_is_the_operator_minus_addition(runs):

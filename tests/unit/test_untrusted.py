@@ -133,6 +133,8 @@ def test_a_table_has_the_columns_and_types_that_posfuse_writes(tmp_path, monkeyp
         (good.assign(epoch=0.5), "epoch is not a whole number"),
         (good.assign(value="0.5"), "value is not a number"),
         (good.assign(name=3), "name is not a text"),
+        (good.assign(n=pd.Series([None], dtype="Int64")), "n has missing values"),
+        (good.assign(name=pd.Series([None], dtype="str")), "name has missing values"),
     ):
         wrong.to_parquet(path)
         with pytest.raises(InputError, match=reason):

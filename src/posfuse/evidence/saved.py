@@ -77,6 +77,9 @@ def read_windows(run: dict[Any, Any], metric: Metric) -> pd.DataFrame:
     with _whole(path):
         kinds = dict.fromkeys(OF_WINDOWS, "a whole number") | {COUNTED[metric.name]: "a number"}
         frame = read_parquet(path, kinds)
+        lacking = frame.columns[frame.isna().any()]
+        if len(lacking):
+            raise ValueError(f"{lacking[0]} has missing values")
         if metric == EXACT_MATCH:
             frame = frame[frame["targets"] > 0]  # a string can end before its answer
         counted = frame[COUNTED[metric.name]]

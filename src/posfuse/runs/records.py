@@ -258,7 +258,11 @@ def read_table(path: Path, row: type) -> "pd.DataFrame":
     with input_errors(f"{path}: not readable", RUN_AGAIN):
         check_whole(path)
         columns = {name: kinds[kind] for name, kind in get_type_hints(row).items()}
-        return untrusted.read_parquet(path, columns)
+        table = untrusted.read_parquet(path, columns)
+        for name, kind in columns.items():
+            if kind != kinds[float] and table[name].isna().any():
+                raise ValueError(f"{name} has missing values")
+    return table
 
 
 def read_measurements(folder: Path) -> "pd.DataFrame":
