@@ -58,11 +58,13 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """A row of diagnostics.parquet: the mean of `name` over `n` tokens, queries or documents.
+    """A row of diagnostics.parquet: `name` over `n` tokens, queries, documents, or steps of a
+    gradient norm; n is 1 for a token scale. It is the mean, except for `norm_ratio` and `gate_std`.
 
     `by` is the variable that lies between low and high, inclusive: "position" (from 0), "frequency"
-    (occurrences of the word in the training split), "layer" (from 1), "offset" (of the positions),
-    or "" for all together. Entropies are in bits, accuracies are shares.
+    (occurrences of the word in the training split), "layer" (from 1), "offset" (the position of the
+    first token, of `accuracy_unshifted` and `accuracy_shifted`), or "" for all together. Entropies
+    are in bits, accuracies are shares.
     """
 
     epoch: int  # from 1
