@@ -266,7 +266,10 @@ def test_the_report_has_the_cautions_as_a_table(tmp_path, monkeypatch):
     (tmp_path / "plan.yaml").write_text("")
     runs = runs.assign(folder="x", record=None)
     results_page.write("mine", plan, progress(STUDY, runs), runs, tmp_path, "command")
-    assert st.GROUPS in (tmp_path / "report" / "tables" / "cautions.md").read_text()
+    written = (tmp_path / "report" / "tables" / "cautions.md").read_text()
+    assert st.GROUPS in written
+    meaning = "differ by at least 12.5 % of the range from guessing to the best possible value. One"
+    assert meaning in written
 
 
 def test_a_hypothesis_without_a_look_has_no_caution():
@@ -355,15 +358,17 @@ def test_another_studys_table_has_the_cautions_that_its_numbers_show(tmp_path):
     table, page = tmp_path / "table.csv", tmp_path / "out" / "index.html"
     options = ["--from", table, "--baseline", "a", "--out", page.parent]
     a, b = [60, 61, 62, 60, 61, 62, 60, 61], [20, 21, 22, 20, 21, 22, 70, 71]
-    for runs, unit, more, expected in (
-        (8, 1, [], [f"caution: {st.GROUPS} (table b)"]),
-        (7, 1, [], [f"caution: {st.FEW}", f"caution: {st.GROUPS} (table b)"]),
-        (8, 100, ["--unit", "raw", "--margin", 0.6], []),  # the groups are closer than the margin
-        (8, 100, ["--unit", "raw", "--margin", 0.1], [f"caution: {st.GROUPS} (table b)"]),
-    ):
+    for runs, unit, more, expected, least in (
+        (8, 1, [], [f"caution: {st.GROUPS} (table b)"], "12.5 points"),
+        (7, 1, [], [f"caution: {st.FEW}", f"caution: {st.GROUPS} (table b)"], "12.5 points"),
+        (8, 100, ["--unit", "raw", "--margin", 0.6], [], ""),  # closer than the margin
+        (8, 100, ["--unit", "raw", "--margin", 0.1], [f"caution: {st.GROUPS} (table b)"],
+         "the margin"),
+    ):  # fmt: skip
         values = {"seed": range(runs), "a": a[:runs], "b": b[:runs]}
         rows = pd.DataFrame(values).melt("seed", var_name="method", value_name="accuracy")
         rows.assign(accuracy=rows["accuracy"] / unit).to_csv(table, index=False)
         printed = reported(*options, *more).splitlines()
         assert [line for line in printed if line.startswith("caution: ")] == expected
+        assert (f"means also differ by at least {least}." in page.read_text()) == bool(least)
     assert "Limits of the verdicts" in page.read_text()

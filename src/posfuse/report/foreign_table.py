@@ -151,7 +151,11 @@ def sections_of(arguments: Namespace, criteria: Criteria) -> list[Section]:
             shown=list(map(formats.Fitted, tables)),
             notes=notes,
         ),
-        cautions_section(_cautions(results, comparisons, columns, criteria), chapter=RESULTS),
+        cautions_section(
+            _cautions(results, comparisons, columns, criteria),
+            chapter=RESULTS,
+            apart="the margin" if columns.unit == "raw" else f"{100 * APART:g} points",
+        ),
     ]
 
 

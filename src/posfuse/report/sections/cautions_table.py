@@ -23,12 +23,14 @@ from posfuse.statistics.cautions import (
 from posfuse.statistics.cells import APART
 
 MOST = 8  # names in a cell
+# The smallest difference of the means of two groups.
+OF_RANGE = f"{100 * APART:g} % of the range from guessing to the best possible value"
 MEANINGS = {
     CHANCE: "Close to guessing: the mean is at most "
     f"{100 * NEAR:g} % of the way from guessing to the best possible value.",
-    GROUPS: "Two groups: the runs are further apart than "
-    f"{100 * (1 - LEVEL):g} of 100 samples of normal values, and the groups' means are at least "
-    f"{100 * APART:g} % of the way from guessing to the best value apart; one run can be a group.",
+    GROUPS: "Two groups: relative to the spread within them, the groups of runs are further apart "
+    f"than in {100 * (1 - LEVEL):g} of 100 samples of normal values. Their means also differ by at "
+    "least {apart}. One run can be a group.",
     LAST: "Still improving: the best evaluation of these runs was their last one.",
     EDGE: "Edge: a better value may lie beyond those tried.",
 }
@@ -41,10 +43,12 @@ def section(sweep: Sweep) -> Section:
 
 
 def cautions_section(
-    by_name: Mapping[str, Cautions], verdicts: str = "comparisons", chapter: str = VERDICTS
-) -> Section:
+    by_name: Mapping[str, Cautions], verdicts: str = "comparisons", chapter: str = VERDICTS,
+    apart: str = OF_RANGE,
+) -> Section:  # fmt: skip
     """A table with one row per caution, and a line for each on the terminal; empty without one.
-    `by_name` has the cautions of each verdict; `verdicts` are hypotheses or comparisons."""
+    `by_name` has the cautions of each verdict; `verdicts` are hypotheses or comparisons. The means
+    of two groups differ at least by `apart`."""
     rows = []
     for text in ORDER:
         own = {name: each[text] for name, each in by_name.items() if text in each}
@@ -56,7 +60,7 @@ def cautions_section(
     if not rows:
         return Section(chapter)
     meanings = (MEANINGS[row["caution"]] for row in rows if row["caution"] in MEANINGS)
-    caption = " ".join(["A caution changes no verdict.", *meanings])
+    caption = " ".join(["A caution changes no verdict.", *meanings]).format(apart=apart)
     columns: list[Column] = [
         ("arms", _some, "arms"),
         (verdicts, partial(_some, every=len(by_name)), verdicts),
