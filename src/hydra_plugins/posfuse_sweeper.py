@@ -21,6 +21,7 @@ from posfuse.runs import records
 from posfuse.runs.composing import Composer
 from posfuse.runs.folders import folder_of, folders_of, other_overrides, sweep_folder
 from posfuse.runs.multirun import MOST_RUNS, multirun_of, write_multirun
+from posfuse.sweeps.choices import check_chosen_protocol
 from posfuse.sweeps.failures import FAIL_FAST, say
 from posfuse.sweeps.launching import composed_config
 from posfuse.sweeps.skipping import finished
@@ -162,7 +163,7 @@ class PosfuseSweeper(BasicSweeper):
     def validate_batch_is_legal(self, batch: Sequence[Sequence[str]]) -> None:
         """Compose one job for each override, but for at most two seeds, which show whether a folder
         depends on the seed. Raises InputError if a run's folder would differ from the one that
-        posfuse status and the report compute from the command."""
+        posfuse status and the report compute from the command, and for an unknown protocol."""
         for overrides in map(list, batch):
             new, n = set(overrides) - self.seen, len([*filter(SEED.fullmatch, self.seen)])
             if all(n > 1 and SEED.fullmatch(override) for override in new):
@@ -176,6 +177,7 @@ class PosfuseSweeper(BasicSweeper):
                         f"{self.place} and {own}; give all runs the same sweep_id and output_dir"
                     )
                 check_place(job, folder_of(overrides, self.config))
+                check_chosen_protocol(job)
 
 
 def check_place(job: Any, folder: str) -> None:

@@ -1,5 +1,6 @@
 """The sweeper gives the jobs of Hydra's basic sweeper, for all syntax of a sweep."""
 
+import json
 import os
 import random
 import re
@@ -18,6 +19,7 @@ from omegaconf import OmegaConf
 from posfuse.config import CONF_DIR
 from posfuse.runs import multirun
 from posfuse.runs.multirun import MULTIRUN, read_multirun, sweep_of
+from posfuse.sweeps.failures import Ending
 from refusals import refusal
 
 
@@ -253,6 +255,33 @@ def test_another_scheme_of_folders_is_refused_before_anything_is_written(
 ):
     assert re.match(rf"hydra\.sweep\.{message}", refusal(sweep, argument))
     assert {path.name for path in tmp_path.iterdir()} == {"conf"}
+
+
+def test_an_unknown_protocol_in_an_experiments_file_is_refused(sweep, tmp_path):
+    """Hydra would ignore it, because the protocol is optional."""
+    folder = tmp_path / "conf"
+    for file, content in {
+        "protocol/mine": {},
+        "experiment/typo": {"defaults": [{"override /protocol": "imbd"}]},
+        "experiment/own": {"defaults": [{"override /protocol": "mine"}]},
+        "experiment/of_corpus": {"defaults": [{"override /protocol": "${data}"}]},
+    }.items():
+        path = folder / f"{file}.yaml"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"# @package _global_\n{json.dumps(content)}")
+    unknown = "protocol: no 'imbd'; use one of agnews, arxiv, imdb, mine"
+    assert refusal(sweep, "experiment=typo", "seed=0,1") == f"experiment=typo: {unknown}"
+    assert refusal(sweep, "protocol=imdb,imbd") == unknown
+    for name in ("own", "of_corpus"):
+        assert len(sweep(f"experiment={name}", "seed=0,1")) == 2
+
+
+def test_a_single_run_with_an_unknown_protocol_is_refused(composed):
+    config = composed[0].copy()
+    Ending("").on_run_start(config)
+    config.hydra.runtime.choices.update(experiment="mine", protocol="imbd")
+    with pytest.raises(SystemExit, match="error: experiment=mine: protocol: no 'imbd'; use one of"):
+        Ending("").on_run_start(config)
 
 
 def test_runs_of_one_sweep_in_several_folders_are_refused(composed, tmp_path):
