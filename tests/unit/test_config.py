@@ -158,6 +158,15 @@ def test_bad_options_of_operators_are_named() -> None:
         build_parts(checked(composed("model.d_model=5", "model.n_heads=5", *more)))
 
 
+def test_a_module_that_is_not_found_needs_pythonpath():
+    assert complaint("fusion._target_=absent.sub.Own") == (
+        "fusion._target_: cannot import 'absent.sub.Own' (ModuleNotFoundError: No module named "
+        "'absent'); set PYTHONPATH to the folder that contains absent, or give the path of a class "
+        "or function that Python can import"
+    )
+    assert "PYTHONPATH" not in complaint("fusion._target_=posfuse.absent.Own")
+
+
 def test_an_operator_whose_module_fails_is_named_by_its_key(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     # wandb replaces sys.exit by a function of its own.

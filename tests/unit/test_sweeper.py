@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -274,6 +275,34 @@ def test_an_unknown_protocol_in_an_experiments_file_is_refused(sweep, tmp_path):
     assert refusal(sweep, "protocol=imdb,imbd") == unknown
     for name in ("own", "of_corpus"):
         assert len(sweep(f"experiment={name}", "seed=0,1")) == 2
+
+
+def test_an_own_class_that_python_cannot_find_is_refused_with_its_file(
+    sweep, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "posfuse.model.fusion", None)  # would import torch
+    code = tmp_path / "code"
+    code.mkdir()
+    file = tmp_path / "conf" / "fusion" / "mod.yaml"
+    file.write_text("{name: mod, _target_: own_sweep.Own}")
+    grid = ["fusion=add,mod", "seed=0,1"]
+    assert refusal(sweep, *grid) == (
+        f"{file}: fusion._target_: cannot import 'own_sweep.Own' (ModuleNotFoundError: No module "
+        "named 'own_sweep'); set PYTHONPATH to the folder that contains own_sweep, or give the "
+        "path of a class or function that Python can import"
+    )
+    absent = refusal(sweep, "fusion=add", "+encoding.attention._target_=own_sweep.Other")
+    assert absent.startswith("encoding.attention._target_: cannot import 'own_sweep.Other' (")
+    assert not (tmp_path / "mine").exists()
+    monkeypatch.syspath_prepend(code)
+    for line in ("raise RuntimeError('no GPU')", "import absent_on_this_machine"):
+        (code / "own_sweep.py").write_text(line)
+        assert len(sweep(*grid)) == 4  # only the run knows its machine
+    (code / "own_sweep.py").write_text("class Other: ...")
+    assert "AttributeError" in refusal(sweep, *grid)
+    del sys.modules["own_sweep"]
+    (code / "own_sweep.py").write_text("class Own: ...  # now it is there")
+    assert len(sweep(*grid)) == 4
 
 
 def test_a_single_run_with_an_unknown_protocol_is_refused(composed):

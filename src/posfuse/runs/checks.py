@@ -104,7 +104,7 @@ def task_of(cfg: Config) -> Any:
             f"task.name: must be {' or '.join(TASKS)} (got {task.name}); another kind of task "
             "needs task._target_, the import path of its class"
         )
-    return _import("task", target)(cfg)
+    return import_part("task", target)(cfg)
 
 
 def _check_arguments(key: str, node: dict[str, Any], given: tuple[str, ...]) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def _check_arguments(key: str, node: dict[str, Any], given: tuple[str, ...]) -> 
     target = node.get("_target_")
     if target is None:
         raise InputError(f"{key}._target_: missing; give the import path of the class or function")
-    part = _import(key, target)
+    part = import_part(key, target)
     parameters = inspect.signature(part).parameters.values()
     named = {p.name: p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
     takes_any = any(p.kind == p.VAR_KEYWORD for p in parameters)
@@ -164,8 +164,9 @@ def _type_of(key: str, part: Any, p: inspect.Parameter) -> Any:
     return kind
 
 
-def _import(key: str, target: Any) -> Any:
+def import_part(key: str, target: Any) -> Any:
     """The class or function with this import path. Raises InputError if there is none."""
+    fix = "give the path of a class or function that Python can import"
     try:
         module, _, name = str(target).rpartition(".")
         part = getattr(importlib.import_module(module), name)
@@ -173,9 +174,11 @@ def _import(key: str, target: Any) -> Any:
     except (Exception, SystemExit) as error:  # a user's module may raise anything
         if lacks_memory(error):
             raise
+        place = module.partition(".")[0]
+        if isinstance(error, ModuleNotFoundError) and error.name == place:
+            fix = f"set PYTHONPATH to the folder that contains {place}, or {fix}"
         raise InputError(
-            f"{key}._target_: cannot import {target!r} ({_reason(error)}); give the path of a "
-            "class or function that Python can import"
+            f"{key}._target_: cannot import {target!r} ({_reason(error)}); {fix}"
         ) from error
     return part
 

@@ -1,10 +1,16 @@
-"""Checks of what a composed config chooses."""
+"""Checks of the protocol and of the user's own classes that a composed config chooses."""
 
-from omegaconf import DictConfig
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
 
 from posfuse.config import CONF_DIR
 from posfuse.errors import InputError
 from posfuse.process.arguments import check_protocol
+from posfuse.runs.checks import import_part
+
+PARTS = ("data.corpus", "task", "encoding.table", "encoding.attention", "fusion")
 
 
 def check_chosen_protocol(config: DictConfig) -> None:
@@ -25,3 +31,29 @@ def check_chosen_protocol(config: DictConfig) -> None:
         experiment = runtime.choices.get("experiment")
         place = f"experiment={experiment}: " if experiment else ""
         raise InputError(f"{place}{error}") from error
+
+
+def check_own_classes(config: DictConfig) -> None:
+    """Raise InputError for a class or function outside posfuse that Python cannot find. Other
+    errors of its module may depend on the machine of the run, which raises them."""
+    for key in PARTS:
+        target = OmegaConf.select(config, f"{key}._target_")
+        if target is None or str(target).startswith("posfuse."):  # would import torch
+            continue
+        try:
+            import_part(key, target)
+        except InputError as error:
+            cause = error.__cause__
+            is_absent = isinstance(cause, ModuleNotFoundError) and f"{cause.name}." in str(target)
+            if is_absent or isinstance(cause, AttributeError | SyntaxError):
+                raise InputError(f"{_file_of(key, target, config)}{error}") from error
+
+
+def _file_of(key: str, target: Any, config: DictConfig) -> str:
+    """The chosen config file that names the class, with a colon; empty if there is none, because
+    the command names the class."""
+    runtime, group = config.hydra.runtime, key.partition(".")[0]
+    places = [Path(source.path) for source in runtime.config_sources if source.schema == "file"]
+    files = [place / group / f"{runtime.choices.get(group)}.yaml" for place in places]
+    naming = [file for file in files if file.is_file() and str(target) in file.read_text("utf-8")]
+    return f"{naming[0]}: " if naming else ""
