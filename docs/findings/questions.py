@@ -53,8 +53,19 @@ def difference(study: str, v: HypothesisVerdict) -> str:
 
 
 def row_of(question: dict[str, Any]) -> list[str]:
-    """Answer, difference, seeds."""
-    v = verdict_of(question["study"], question["hypothesis"])
+    """Answer, difference, seeds. A question about several hypotheses names each in its cells."""
+    if "hypotheses" not in question:
+        return answer_of(question, question["hypothesis"])
+    named = question["hypotheses"]
+    answers = [answer_of(question, hypothesis) for hypothesis in named.values()]
+    said, differences, seeds = zip(*answers, strict=True)
+    cells = ("; ".join(map(": ".join, zip(named, own, strict=True))) for own in (said, differences))
+    return [*cells, "; ".join(dict.fromkeys(seeds))]
+
+
+def answer_of(question: dict[str, Any], hypothesis: str) -> list[str]:
+    """Answer, difference and seeds of one hypothesis."""
+    v = verdict_of(question["study"], hypothesis)
     if v is None or v.decision is None:
         return [NOT_RUN, "", ""]
     plan, runs, state = judged(FOLDER / question["study"])

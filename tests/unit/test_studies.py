@@ -322,6 +322,17 @@ def test_a_study_appears_once_its_rows_are_there(long_study):
                       ("arXiv", 1024, True): pytest.approx(3, abs=0.3)}  # fmt: skip
 
 
+def test_a_question_about_several_hypotheses_names_the_answer_of_each(long_study):
+    long_study("long_published", **PAPER)
+    named = {"the gate": "gate_gains", "addition": "table_helps_addition_at_scale_1"}
+    answer, difference, seeds = questions.row_of({"study": "long_published", "hypotheses": named})
+    assert answer == "the gate: Yes; addition: No, the opposite"
+    assert re.fullmatch(
+        r"the gate: \+4\.\d \(\+.* to \+.*\); addition: -2\.\d \(.* to .*\)", difference
+    )
+    assert seeds == "8"
+
+
 def test_an_unfinished_study_has_not_decided_yet(long_study):
     question = {"study": "long_published", "hypothesis": "equal"}
     for name, seeds, answer in (("one", 5, "Not decided yet"), ("two", 8, "Not decided")):
