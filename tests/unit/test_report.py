@@ -518,13 +518,15 @@ def test_a_report_of_one_run_says_what_a_comparison_needs(tmp_path):
 
 
 def test_a_folder_that_can_have_no_report_is_an_error_of_one_line(whole, tmp_path):
-    for name in ("empty", "study"):
+    for name in ("empty", "study", "committed"):
         (tmp_path / name).mkdir()
-    (tmp_path / "study" / "plan.yaml").touch()
+    for file in ("study/plan.yaml", "committed/plan.yaml", "committed/index.html"):
+        (tmp_path / file).touch()
     (whole / "report").write_text("a file where the folder must be")
     for name, message in (
         ("empty", "empty: no finished runs"),
         ("study", "study: is a study; open report/index.html in it, or give "),
+        ("committed", "committed: a report without its runs; open index.html in it"),
         ("x", "x: no such folder"),
         ("sweep", "sweep/report"),
     ):

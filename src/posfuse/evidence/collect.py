@@ -42,7 +42,10 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
     rows, problems = usable(root, row_of)
     if not rows:
         nothing = f"{root}: no finished runs; run posfuse train -m first"
-        if (root / "plan.yaml").exists():
+        if (root / "index.html").exists():
+            nothing = f"{root}: a report without its runs; open index.html in it, or give the "
+            nothing += "folder of a sweep"
+        elif (root / "plan.yaml").exists():
             nothing = f"{root}: is a study; open report/index.html in it, or give {root}_test"
         raise InputError(problems[-1] if problems else nothing)
     runs = pd.DataFrame(rows)
