@@ -73,6 +73,16 @@ def test_links_of_an_html_page_lead_to_files_and_places_of_pages(page):
             assert not anchor or anchor in headings(target), link
 
 
+# A path of the machine that made a file; </td> is none.
+OF_A_MACHINE = re.compile(r"(?<![\w.<:/])/\w+/")
+
+
+@pytest.mark.parametrize("page", HTML, ids=lambda page: str(page.relative_to(TOP)))
+def test_an_html_page_shows_no_path_of_the_machine_that_made_it(page):
+    text = re.sub(r'"data:.*?"|<(style|script)>.*?</\1>', "", page.read_text(), flags=re.DOTALL)
+    assert OF_A_MACHINE.findall(text) == []
+
+
 def test_the_operators_of_the_docs_compute_what_they_say():
     code: dict = {}
     for page in ("README.md", "docs/operators.md"):
@@ -162,8 +172,7 @@ def test_a_notebook_asks_a_question_and_shows_a_figure_first(path):
     figures = [data.pop("image/png", "") for outputs in shown for data in outputs]
     assert figures[0]
     assert max(map(len, figures)) * 3 / 4 < 60_000  # bytes; the text is base64
-    # A path of the machine that ran it; </td> is none.
-    assert not re.search(r"(?<![\w.<:/])/\w+/", "\n".join([c.source for c in code] + [str(shown)]))
+    assert not OF_A_MACHINE.search("\n".join([c.source for c in code] + [str(shown)]))
     for line in re.findall("^from posfuse.*", code[0].source, re.MULTILINE):
         exec(line)
 
