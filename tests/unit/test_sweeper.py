@@ -264,8 +264,10 @@ def test_an_unknown_protocol_in_an_experiments_file_is_refused(sweep, tmp_path):
     for file, content in {
         "protocol/mine": {},
         "experiment/typo": {"defaults": [{"override /protocol": "imbd"}]},
+        "experiment/longer": {"defaults": [{"override /protocol": "imdbb"}]},
         "experiment/own": {"defaults": [{"override /protocol": "mine"}]},
         "experiment/of_corpus": {"defaults": [{"override /protocol": "${data}"}]},
+        "experiment/part": {"defaults": [{"override /protocol": "quickstart/${data}_long"}]},
     }.items():
         path = folder / f"{file}.yaml"
         path.parent.mkdir(exist_ok=True)
@@ -273,7 +275,9 @@ def test_an_unknown_protocol_in_an_experiments_file_is_refused(sweep, tmp_path):
     unknown = "protocol: no 'imbd'; use one of agnews, arxiv, imdb, mine"
     assert refusal(sweep, "experiment=typo", "seed=0,1") == f"experiment=typo: {unknown}"
     assert refusal(sweep, "protocol=imdb,imbd") == unknown
-    for name in ("own", "of_corpus"):
+    longer = refusal(sweep, "experiment=longer", "data=imdb", "seed=0,1")
+    assert longer.startswith("experiment=longer: protocol: no 'imdbb'; use one of agnews, ")
+    for name in ("own", "of_corpus", "part"):
         assert len(sweep(f"experiment={name}", "seed=0,1")) == 2
 
 

@@ -1,5 +1,6 @@
 """Checks of the protocol and of the user's own classes that a composed config chooses."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ def check_chosen_protocol(config: DictConfig) -> None:
     on the command line have been checked before."""
     runtime = config.hydra.runtime
     name, data = (str(runtime.choices.get(group) or "null") for group in ("protocol", "data"))
-    if data in name:  # ${data}: the protocol of the corpus, if there is one
+    # ${data}, also as a part such as quickstart/${data}: that of the corpus, if there is one
+    if re.search(rf"(^|[/_-]){re.escape(data)}([/_-]|$)", name):
         return
     folders = [
         source.path if source.schema == "file" else f"{source.schema}://{source.path}"
