@@ -299,7 +299,10 @@ def test_an_own_class_that_python_cannot_find_is_refused_with_its_file(
     assert absent.startswith("encoding.attention._target_: cannot import 'own_sweep.Other' (")
     assert not (tmp_path / "mine").exists()
     monkeypatch.syspath_prepend(code)
-    for line in ("raise RuntimeError('no GPU')", "import absent_on_this_machine"):
+    for line in (
+        "raise RuntimeError('no GPU')", "import absent_on_this_machine", "import sweep",
+        "import os; os.absent_on_this_machine()",
+    ):  # fmt: skip
         (code / "own_sweep.py").write_text(line)
         assert len(sweep(*grid)) == 4  # only the run knows its machine
     (code / "own_sweep.py").write_text("class Other: ...")
@@ -307,6 +310,7 @@ def test_an_own_class_that_python_cannot_find_is_refused_with_its_file(
     del sys.modules["own_sweep"]
     (code / "own_sweep.py").write_text("class Own: ...  # now it is there")
     assert len(sweep(*grid)) == 4
+    assert "Empty module name" in refusal(sweep, "fusion=add", "fusion._target_=Own")
 
 
 def test_a_single_run_with_an_unknown_protocol_is_refused(composed):

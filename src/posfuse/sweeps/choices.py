@@ -36,8 +36,9 @@ def check_chosen_protocol(config: DictConfig) -> None:
 
 
 def check_own_classes(config: DictConfig) -> None:
-    """Raise InputError for a class or function outside posfuse that Python cannot find. Other
-    errors of its module may depend on the machine of the run, which raises them."""
+    """Raise InputError for a class or function outside posfuse that Python cannot find, or whose
+    module has a wrong syntax. Other errors may depend on the machine of the run, which raises
+    them."""
     for key in PARTS:
         target = OmegaConf.select(config, f"{key}._target_")
         if target is None or str(target).startswith("posfuse."):  # would import torch
@@ -45,10 +46,19 @@ def check_own_classes(config: DictConfig) -> None:
         try:
             import_part(key, target)
         except InputError as error:
-            cause = error.__cause__
-            is_absent = isinstance(cause, ModuleNotFoundError) and f"{cause.name}." in str(target)
-            if is_absent or isinstance(cause, AttributeError | SyntaxError):
+            if _is_absent(str(target), error.__cause__):
                 raise InputError(f"{_file_of(key, target, config)}{error}") from error
+
+
+def _is_absent(target: str, cause: BaseException | None) -> bool:
+    """True if an import failed on the path itself. False if it failed within the module, as for
+    another module that this one imports."""
+    module, _, name = target.rpartition(".")
+    if isinstance(cause, ModuleNotFoundError):
+        return f"{module}.".startswith(f"{cause.name}.")
+    if isinstance(cause, AttributeError):
+        return cause.name == name
+    return not module or isinstance(cause, SyntaxError)
 
 
 def _file_of(key: str, target: Any, config: DictConfig) -> str:
