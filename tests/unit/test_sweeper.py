@@ -297,6 +297,11 @@ def test_an_own_class_that_python_cannot_find_is_refused_with_its_file(
     )
     absent = refusal(sweep, "fusion=add", "+encoding.attention._target_=own_sweep.Other")
     assert absent.startswith("encoding.attention._target_: cannot import 'own_sweep.Other' (")
+    experiment = tmp_path / "conf" / "experiment" / "own.yaml"
+    experiment.parent.mkdir()
+    experiment.write_text("# @package _global_\nfusion: {_target_: own_sweep.Other}")
+    named = refusal(sweep, "experiment=own", "seed=0,1")
+    assert named.startswith(f"{experiment}: fusion._target_: cannot import 'own_sweep.Other' (")
     assert not (tmp_path / "mine").exists()
     monkeypatch.syspath_prepend(code)
     for line in (

@@ -62,10 +62,14 @@ def _is_absent(target: str, cause: BaseException | None) -> bool:
 
 
 def _file_of(key: str, target: Any, config: DictConfig) -> str:
-    """The chosen config file that names the class, with a colon; empty if there is none, because
-    the command names the class."""
-    runtime, group = config.hydra.runtime, key.partition(".")[0]
+    """The chosen config file that names the class, with a colon: that of the key, or that of the
+    experiment. Empty if there is none, because the command names the class."""
+    runtime = config.hydra.runtime
     places = [Path(source.path) for source in runtime.config_sources if source.schema == "file"]
-    files = [place / group / f"{runtime.choices.get(group)}.yaml" for place in places]
+    files = [
+        place / group / f"{runtime.choices.get(group)}.yaml"
+        for group in (key.partition(".")[0], "experiment")
+        for place in places
+    ]
     naming = [file for file in files if file.is_file() and str(target) in file.read_text("utf-8")]
     return f"{naming[0]}: " if naming else ""
