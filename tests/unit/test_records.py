@@ -159,3 +159,14 @@ def test_a_run_removes_what_a_killed_process_was_writing(tmp_path) -> None:
             assert failing.exists()
             assert not part.exists()
             part.touch()
+
+
+def test_a_pretraining_removes_them_when_it_ends(tmp_path) -> None:
+    """It has another lock than a run."""
+    checkpoint = tmp_path / records.LAST
+    checkpoint.parent.mkdir()
+    with records.replacing(checkpoint) as part:
+        part.touch()
+        records.write_result(tmp_path, {})
+        assert not part.exists()
+        part.touch()

@@ -275,7 +275,9 @@ def read_measurements(folder: Path) -> "pd.DataFrame":
 
 
 def write_result(folder: Path, record: Record) -> None:
-    """Finish a run: write the digests of its results, then the record."""
+    """Finish a run or a pretraining, whose folder the caller has locked: write the digests of its
+    results, then the record."""
+    remove_parts(folder)
     with replacing(folder / RESULT) as part:
         write_json(part, record)
         others = [name for name in (*ALWAYS, BEST, *SOMETIMES) if (folder / name).exists()]
@@ -328,7 +330,12 @@ def sole_use(folder: Path) -> Iterator[None]:
             f"{folder}: another process is running this run; wait for it or set sweep_id=NAME"
         ) from error
     with held:
-        for part in [*folder.glob(f"*{PART}"), *folder.glob(f"checkpoints/*{PART}")]:
-            if not part.name.startswith(FAILURE):  # which needs no lock
-                part.unlink(missing_ok=True)
+        remove_parts(folder)
         yield
+
+
+def remove_parts(folder: Path) -> None:
+    """Remove what killed processes were writing in a locked folder, such as a checkpoint."""
+    for part in [*folder.glob(f"*{PART}"), *folder.glob(f"checkpoints/*{PART}")]:
+        if not part.name.startswith(FAILURE):  # which needs no lock
+            part.unlink(missing_ok=True)
