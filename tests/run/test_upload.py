@@ -106,7 +106,7 @@ def test_a_deleted_run_is_uploaded_under_a_new_id(fake, sweep):
     status, out, (line,) = synced(sweep)
     assert (status, out) == (1, f"{fake.url} holds 0 of 1 runs\n")
     assert line.startswith(f"error: {sweep / 'seed=0'}: W&B: ")
-    assert line.endswith("under new ids with --suffix=2")
+    assert line.endswith("under new ids with a new suffix, such as --suffix=2")
     status, out, _ = synced(sweep, "--suffix=2")
     assert status == 0
     assert f"next: posfuse dashboard --suffix=2 {sweep}" in out
@@ -197,7 +197,7 @@ def test_a_run_that_was_trained_again_does_not_get_the_curves_of_the_first_train
         status, out, (line,) = synced(sweep)
         assert (status, out) == (1, f"{fake.url} holds 0 of 1 runs\n")
         assert line.startswith(f"error: {folder}: the server has the curves of another training")
-        assert line.endswith("of this run; upload the sweep under new ids with --suffix=2")
+        assert "; upload the sweep under new ids with a new suffix, such as --suffix=2" in line
         assert vars(there) == held
     assert synced(sweep, "--suffix=2")[0] == 0
     losses = [row["val/loss"] for row in fake.runs[f"{name}-2"].history[:-1]]

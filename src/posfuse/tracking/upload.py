@@ -28,7 +28,7 @@ from posfuse.tracking.projection import STEP
 
 PAGE = 50  # runs per request
 PAUSES = (0, 1, 3, 6)  # seconds before each check, because the server shows an upload with a delay
-NEW_IDS = "upload the sweep under new ids with --suffix=2"
+NEW_IDS = "upload the sweep under new ids with a new suffix, such as --suffix=2"
 LOSS = "val/loss"  # of every evaluation
 OTHER_TRAINING = "the server has the curves of another training of this run"
 
