@@ -41,11 +41,10 @@ class FakeWandb:
     """The server's state, and its answers."""
 
     def __init__(self):
-        self.lock, self.url = threading.RLock(), ""
+        self.lock, self.url = threading.Lock(), ""
         self.clear()
 
     def clear(self):
-        """Forget everything."""
         self.runs, self.views, self.artifacts = {}, {}, {}
         self.asked, self.unknown = [], []  # the queries' names, in order
         self.refuse = lambda query, variables: False
@@ -59,8 +58,7 @@ class FakeWandb:
         try:
             if self.refuse(name, variables):
                 raise RuntimeError(f"{name} refused")
-            with self.lock:
-                return {"data": FIXED.get(name) or getattr(self, f"on_{name}")(variables)}
+            return {"data": FIXED.get(name) or getattr(self, f"on_{name}")(variables)}
         except RuntimeError as error:  # a message to the client; other errors are gaps here
             return {"errors": [{"message": str(error)}]}
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -150,8 +148,7 @@ class FakeWandb:
         return {"project": {"run": {"historyKeys": {"lastStep": max(steps, default=-1)}}}}
 
     def on_RunSampledHistory(self, v):
-        keys = json.loads(v["specs"][0])["keys"]
-        history = self.runs[v["name"]].history
+        keys, history = json.loads(v["specs"][0])["keys"], self.runs[v["name"]].history
         rows = [{key: row[key] for key in keys} for row in history if row.keys() >= {*keys}]
         return {"project": {"run": {"sampledHistory": [rows]}}}
 
@@ -167,9 +164,8 @@ class FakeWandb:
         project = PROJECT | {"name": v["project"], "entity": {"name": ENTITY}}
         nothing = ("description", "metadata", "historyStep", "commitHash", "updatedAt")
         common = dict.fromkeys(nothing) | {
-            "id": "a", "versionIndex": 0, "ttlDurationSeconds": 0, "ttlIsInherited": False,
-            "tags": [], "aliases": [], "state": "COMMITTED", "createdAt": NOW,
-            "size": 1, "fileCount": 1,
+            "id": "a", "ttlDurationSeconds": 0, "ttlIsInherited": False, "tags": [], "aliases": [],
+            "versionIndex": 0, "state": "COMMITTED", "createdAt": NOW, "size": 1, "fileCount": 1,
         }  # fmt: skip
         nodes = [
             common | {"digest": made["digest"], "artifactType": {"name": made["type"]}}
@@ -192,8 +188,8 @@ class FakeWandb:
         if v.get("id") and number not in self.views:
             raise RuntimeError(f"view {number} does not exist")
         project = {"id": "p", "name": v["projectName"], "entityName": v["entityName"]}
-        view = {key: v[key] for key in ("type", "name", "displayName", "description", "spec")}
-        view |= {"id": number, "project": project, "updatedAt": NOW, "createdAt": NOW}
+        view = {"id": number, "project": project, "updatedAt": NOW, "createdAt": NOW}
+        view |= {key: v[key] for key in ("type", "name", "displayName", "description", "spec")}
         self.views[number] = view
         return {"upsertView": {"view": view, "inserted": not v.get("id")}}
 
@@ -218,19 +214,18 @@ class Handler(BaseHTTPRequestHandler):
         fake, answer = self.fake, {}
         if self.headers.get("Content-Encoding") == "gzip":
             content = gzip.decompress(content)
-        if self.command == "PUT":
-            _, _, kind, owner, name = self.path.split("/", 4)
-            with fake.lock:
+        with fake.lock:
+            if self.command == "PUT":
+                _, _, kind, owner, name = self.path.split("/", 4)
                 files = fake.runs[owner].files if kind == "run" else fake.artifacts[owner]["files"]
                 files[name] = content
-        elif self.path.endswith("/file_stream"):
-            with fake.lock:
+            elif self.path.endswith("/file_stream"):
                 fake.file_stream(self.path.split("/")[-2], json.loads(content))
-        elif self.path.endswith("/graphql"):
-            asked = json.loads(content)
-            answer = fake.answer(asked["query"], asked.get("variables") or {})
-        else:
-            fake.asked.append("telemetry")
+            elif self.path.endswith("/graphql"):
+                asked = json.loads(content)
+                answer = fake.answer(asked["query"], asked.get("variables") or {})
+            else:
+                fake.asked.append("telemetry")
         encoded = json.dumps(answer).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
@@ -245,12 +240,11 @@ class Handler(BaseHTTPRequestHandler):
 def serve():
     """The server, until the block ends."""
     fake = FakeWandb()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (Handler,), {"fake": fake}))
-    server.handle_error = lambda *_: None  # a client that has disconnected
-    fake.url = f"http://127.0.0.1:{server.server_port}"
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield fake
-    finally:
-        server.shutdown()
-        server.server_close()
+    with ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (Handler,), {"fake": fake})) as server:
+        server.handle_error = lambda *_: None  # a client that has disconnected
+        fake.url = f"http://127.0.0.1:{server.server_port}"
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield fake
+        finally:
+            server.shutdown()
