@@ -206,7 +206,8 @@ def test_the_name_of_a_studys_own_sweep_is_refused(end, tmp_path):
 def test_an_unknown_study_is_one_line():
     found = refusal(read_study, "nope")
     assert found.startswith("nope: no such study; use one of ")
-    assert ", nope.yaml in this folder or in --config-dir" in found
+    assert found.endswith(", or write nope.yaml in this folder or in --config-dir")
+    assert refusal(read_study, "own_bst").startswith("own_bst: no such study; use own_best, or ")
     line = "nope.yaml: no such file; docs/studies.md has an example"
     assert refusal(read_study, "nope.yaml") == line
 

@@ -10,6 +10,7 @@ from hydra.errors import HydraException
 from posfuse.config import CONF_DIR
 from posfuse.errors import InputError
 from posfuse.runs.identity import is_neutral
+from posfuse.runs.nearest import nearest
 
 PACKAGE = "pkg://"  # Hydra's notation of a package of config files
 SET_BY_STUDY = ("seed", "experiment", "arm", "sweep_id", "output_dir", "sweep.plan")
@@ -30,8 +31,10 @@ def study_file(name: str, searchpath: Sequence[str] = ()) -> Path:
         if file.is_file():
             return file
     known = [p.stem for p in sorted((CONF_DIR / "study").glob("*.yaml"))]
-    listed = ", ".join([*known, f"{name}.yaml in this folder or in --config-dir"])
-    raise InputError(f"{name}: no such study; use one of {listed}")
+    raise InputError(
+        f"{name}: no such study; {nearest(name, known)}, or write {name}.yaml in this folder or in "
+        "--config-dir"
+    )
 
 
 def config_folder(key: str, start: Path, folder: str) -> str:
