@@ -127,7 +127,7 @@ def test_a_job_without_a_result_fails_alone_and_a_finished_run_gets_no_job(
         "SLURM job 17_1 ended as NODE_FAIL without a result, see 17_1.err; run the same command to "
         "resume"
     )
-    assert second.startswith("error: 1 run(s) failed; the others are done.")
+    assert second.startswith("error: 1 of 2 runs failed; the others are done.")
     assert kinds(tmp_path) == ["failed"]
     ((_, done),) = results(tmp_path / "work").items()
     assert (done.name, (done / records.FAILURE).exists()) == ("seed=0", False)

@@ -42,7 +42,7 @@ def test_a_sweep_continues_after_a_failed_run_and_prints_how_to_retry_it(
     root = tmp_path / "work" / "multirun" / "default"
     assert result.code == 1
     assert len(results(tmp_path / "work")) == 2
-    reported, summary = result.err.partition("error: 2 run(s) failed; the others are done.")[::2]
+    reported, summary = result.err.partition("error: 2 of 4 runs failed; the others are done.")[::2]
     assert reported.count("failed: tiny/sinusoidal/add/") == 1
     for n in (1, 2):
         label = f"tiny sinusoidal add data.limit=null seed={n - 1}"
@@ -73,7 +73,7 @@ def test_after_a_fix_the_same_sweep_repeats_only_the_failed_runs(command, small,
     (folder / records.RESULT).write_text("{")
     first = command(*sweep)
     assert first.code == 1
-    assert "error: 1 run(s) failed" in first.err
+    assert "error: 1 of 3 runs failed" in first.err
     assert "result.json: not a readable record (differs from its digest in SHA256SUMS)" in first.err
     assert first.out.count("test accuracy") == 2
     (folder / records.RESULT).unlink()
@@ -90,7 +90,7 @@ def test_fail_fast_ends_a_sweep_at_its_first_failure(command, small, tmp_path):
     first, second, *_ = result.err.splitlines()
     assert first.startswith("failed: tiny/sinusoidal/add/")
     assert "cannot take 2 of 60 documents" in first
-    assert second.startswith("error: 1 run(s) failed; sweep.fail_fast stopped the others.")
+    assert second.startswith("error: 1 of 2 runs failed; sweep.fail_fast stopped the others.")
     assert kinds(tmp_path) == ["failed", "interrupted"]
     assert not results(tmp_path / "work")
 

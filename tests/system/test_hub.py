@@ -31,7 +31,7 @@ def test_a_process_of_a_sweep_asks_an_unreachable_hub_once(tmp_path) -> None:
     argv += ["trainer.progress=none", "data=agnews,imdb", "seed=0,1,2"]
     done = ended(argv, tmp_path / "work", env)
     assert done.returncode == 1
-    assert "error: 6 run(s) failed" in done.stderr
+    assert "error: 6 of 6 runs failed. Run the same command again" in done.stderr
     asked_by = [line.split()[1] for line in calls.read_text().splitlines()]
     assert 1 <= len(asked_by) == len(set(asked_by)) <= 2  # workers
     assert not results(tmp_path / "work")

@@ -32,7 +32,7 @@ def test_fail_fast_interrupts_the_others(corpus, tmp_path):
     done = ended(argv, tmp_path)
     assert done.returncode == 1
     _, second, *_ = done.stderr.splitlines()
-    assert second.startswith("error: 1 run(s) failed; sweep.fail_fast stopped the others.")
+    assert second.startswith("error: 1 of 2 runs failed; sweep.fail_fast stopped the others.")
     assert kinds(tmp_path) in (["failed", "interrupted"], ["failed"])
     assert not results(tmp_path)
 
@@ -50,7 +50,7 @@ def test_a_killed_worker_fails_its_run_and_no_other(corpus, tmp_path):
     first, second, *_ = done.stderr.splitlines()
     assert first.startswith("failed: tiny/sinusoidal/add/")
     assert "the process of this run was killed" in first
-    assert second.startswith("error: 1 run(s) failed; the others are done. Run the same command")
+    assert second.startswith("error: 1 of 4 runs failed; the others are done. Run the same command")
     assert "Traceback" not in done.stderr
     assert kinds(tmp_path) == ["failed"]
     assert len(results(tmp_path)) == 3

@@ -67,7 +67,7 @@ def test_a_lost_node_fails_its_run_without_retries(corpus, cluster, whole, tmp_p
     _, err = process.communicate(timeout=HANG)
     assert process.returncode == 1, err
     assert "failed: tiny/sinusoidal/" in err
-    assert "error: 1 run(s) failed; the others are done." in err
+    assert "error: 1 of 6 runs failed; the others are done." in err
     assert "Traceback" not in err
     assert kinds(tmp_path) == ["failed"]
     assert len(results(tmp_path)) == 5

@@ -84,7 +84,7 @@ def test_a_killed_job_fails_alone_and_the_same_command_resumes(corpus, cluster, 
     assert first.startswith(
         f"failed: {run.relative_to(tmp_path / 'multirun' / 'default')}: SLURM job {job} ended as "
     )
-    assert second.startswith("error: 1 run(s) failed; the others are done.")
+    assert second.startswith("error: 1 of 6 runs failed; the others are done.")
     assert "Traceback" not in err
     assert len(results(tmp_path)) == 5
     succeeded(argv, tmp_path, cluster)

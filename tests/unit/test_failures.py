@@ -53,7 +53,7 @@ def test_a_sweep_ends_as_its_new_failures_say(sweep, tmp_path):
     config, ending = sweep
     ending.on_multirun_end(config)
     record_failure("by a signal", tmp_path / RUN, [], records.INTERRUPTED)
-    with pytest.raises(signals.Interrupted, match=r"^1 run\(s\) were interrupted$"):
+    with pytest.raises(signals.Interrupted, match=r"^1 of 3 runs were interrupted$"):
         ending.on_multirun_end(config)
     record_failure("wrong", tmp_path / OTHER, [], "config")
     with pytest.raises(SystemExit, match=r"^1$"):
@@ -62,7 +62,7 @@ def test_a_sweep_ends_as_its_new_failures_say(sweep, tmp_path):
     with pytest.raises(SystemExit) as end:
         ending.on_multirun_end(config)
     assert end.value.code.splitlines() == [
-        "error: 1 run(s) failed, 1 refused, 1 interrupted; the others are done. Run the same "
+        "error: 1 of 3 runs failed, 1 refused, 1 interrupted. Run the same "
         "command again, or retry each with:",
         "  posfuse train seed=1 'a=b c'",
         "    broken",
@@ -118,7 +118,7 @@ def test_a_sweep_does_not_report_the_failures_of_another_command_in_its_folder(
         record_failure("broken", folder, [], kind)
     ending.on_multirun_end(config)
     assert capsys.readouterr().out.startswith(f"results: {tmp_path}; next: posfuse report")
-    with pytest.raises(SystemExit, match="error: 1 run"):
+    with pytest.raises(SystemExit, match="error: 1 of 1 run failed"):
         ending.on_multirun_end(other)
 
 
@@ -148,9 +148,9 @@ def test_a_retry_reads_the_config_files_of_the_sweep(arguments, own, path, comma
 
 def test_what_ended_the_others_is_named():
     failure = {"kind": "failed", "overrides": [], "message": "broken"}
-    found = summary([(RUN, failure)], [], "SIGTERM")
+    found = summary([(RUN, failure)], 2, [], "SIGTERM")
     assert found.startswith(
-        "error: 1 run(s) failed; SIGTERM stopped the others. Run the same command again, or retry"
+        "error: 1 of 2 runs failed; SIGTERM stopped the others. Run the same command again, or "
     )
 
 

@@ -78,9 +78,9 @@ class Ending(Callback):
         ]
         if any(failure["kind"] != records.INTERRUPTED for _, failure in new):
             given = list(config.hydra.get("overrides", {}).get("hydra", []))
-            sys.exit(summary(new, given, signals.interruption()))
+            sys.exit(summary(new, len(own), given, signals.interruption()))
         if new:
-            raise signals.Interrupted(f"{len(new)} run(s) were interrupted")
+            raise signals.Interrupted(f"{len(new)} of {len(own)} runs were interrupted")
         folder = config.hydra.sweep.dir
         if not self.is_of_study:
             say(f"results: {folder}; next: {shlex.join(['posfuse', 'report', folder])}")
@@ -142,25 +142,28 @@ def say(line: str) -> None:
 
 
 def summary(
-    failures: list[tuple[str, records.Record]], own: list[str], ended_by: str | None = None
+    failures: list[tuple[str, records.Record]],
+    n_runs: int,
+    own: list[str],
+    ended_by: str | None = None,
 ) -> str | int:
     """The commands of the failed runs, those that failed for one reason together, with its message;
     1 if no run failed but configs were refused, because these failures have been printed already.
-    `failures` are pairs of a run's folder in the sweep's and its failure; `own` is as in `retry`.
-    """
+    `failures` are pairs of a run's folder in the sweep's and its failure, `n_runs` is the number of
+    runs of the command, and `own` is as in `retry`."""
     without_result = {"config": "refused", records.INTERRUPTED: "interrupted"}
     runs = [(run, failure) for run, failure in failures if failure["kind"] not in without_result]
     if not runs:
         return 1
     kinds = Counter(failure["kind"] for _, failure in failures)
-    others = "the others are done"
+    others = "; the others are done" if len(failures) < n_runs else ""
     if ended_by:
-        others = f"{ended_by} stopped the others"
+        others = f"; {ended_by} stopped the others"
         del kinds[records.INTERRUPTED]  # they are among the others
-    counts = [f"{len(runs)} run(s) failed"]
+    counts = [f"{len(runs)} of {n_runs} run{'s' * (n_runs > 1)} failed"]
     counts += [f"{kinds[kind]} {word}" for kind, word in without_result.items() if kinds[kind]]
     again = "Run the same command again, or retry each with:"
-    lines = [f"error: {', '.join(counts)}; {others}. {again}"]
+    lines = [f"error: {', '.join(counts)}{others}. {again}"]
     by_reason: dict[str, list[records.Record]] = {}
     for run, failure in runs:
         by_reason.setdefault(reason_of(run, failure), []).append(failure)
