@@ -33,6 +33,7 @@ from posfuse.report.sections import (
 )
 from posfuse.report.sections.section import Section
 from posfuse.report.sweep import Sweep
+from posfuse.report.table import Table
 from posfuse.runs.seeds import seeds_of
 from posfuse.statistics.comparisons import Criteria, criteria_for
 from posfuse.statistics.contrasts import DECIDED
@@ -75,9 +76,10 @@ def show(sections: list[Section], console: Console, path: Path) -> None:
     console.print()
     shown = [part for s in sections for part in s.shown]
     for part in [*shown, *page.notes_of(sections)]:
-        is_line = isinstance(part, str)
-        printed = Text(part) if isinstance(part, str) else part
-        console.print(printed, soft_wrap=is_line and not console.is_terminal)
+        if isinstance(part, str):
+            console.print(Text(part), soft_wrap=not console.is_terminal)
+        else:
+            console.print(formats.Fitted(part) if isinstance(part, Table) else part)
     console.print(Text(f"results: {path}; next: open it in a browser"), soft_wrap=True)
 
 

@@ -12,7 +12,6 @@ from posfuse.data.names import canonical
 from posfuse.errors import InputError
 from posfuse.evidence.foreign import Columns, first_names, read_foreign
 from posfuse.evidence.metric import Metric
-from posfuse.report import formats
 from posfuse.report.sections.cautions_table import cautions_section
 from posfuse.report.sections.differences import forest
 from posfuse.report.sections.section import RESULTS, Answer, Drawing, Section, answer_of, drawing
@@ -148,7 +147,7 @@ def sections_of(arguments: Namespace, criteria: Criteria) -> list[Section]:
             counted=units,
             drawings=_drawings(comparisons, criteria),
             tables=tables,
-            shown=list(map(formats.Fitted, tables)),
+            shown=tables,
             notes=notes,
         ),
         cautions_section(

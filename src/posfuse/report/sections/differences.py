@@ -5,13 +5,12 @@ from functools import partial
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from rich.console import RenderableType
 from rich.text import Text
 
 from posfuse.evidence.metric import Metric
-from posfuse.report import formats, table
+from posfuse.report import table
 from posfuse.report.figures import plot, style, svg
-from posfuse.report.sections.section import PAIRED, Section, drawing
+from posfuse.report.sections.section import PAIRED, Section, Shown, drawing
 from posfuse.report.sweep import Sweep
 from posfuse.report.table import Column, Table, if_many, interval, p_value, t_interval, table_of
 from posfuse.statistics import paired as st
@@ -74,10 +73,10 @@ def section(sweep: Sweep) -> Section:
                  f"interval; the band is ±{criteria.within}, within which a difference does not "
                  "matter."),
     ]  # fmt: skip
-    shown: list[RenderableType] = []
+    shown: list[Shown] = []
     if len(others := sweep.best.others(comparisons)):
         short = short_table(others, criteria)
-        shown = [formats.Fitted(short), Text(f"{short.caption}\n")]
+        shown = [short, Text(f"{short.caption}\n")]
     return Section(
         PAIRED,
         drawings=drawings,

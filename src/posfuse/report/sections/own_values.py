@@ -10,7 +10,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullLocator
 
 from posfuse.evidence.metric import ACCURACY, Metric
-from posfuse.report import formats
 from posfuse.report.figures import plot, style, svg
 from posfuse.report.sections.differences import outside_family, to_baseline, verdict_columns
 from posfuse.report.sections.second_gains import second_tables
@@ -54,7 +53,7 @@ def section(sweep: Sweep) -> Section:
             *drawing(budget, budgets(own_best.cells, metric), metric, caption=by_budget),
         ],
         tables=tables,
-        shown=list(map(formats.Fitted, reversed(tables))),
+        shown=tables[::-1],
         notes=own_best.notes,
     )
 

@@ -10,7 +10,6 @@ from matplotlib.figure import Figure
 from posfuse.evidence.bag_of_words import BagOfWords, Bags, bags_of_words
 from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.evidence.published import Published, numbers, published_cell, published_latency
-from posfuse.report import formats
 from posfuse.report.figures import plot, style
 from posfuse.report.sections.section import TABLES, Section, drawing
 from posfuse.report.sweep import Sweep
@@ -46,7 +45,7 @@ def section(sweep: Sweep) -> Section:
         TABLES,
         drawings=drawing(accuracy_latency, cells, metric, caption=caption),
         tables=tables,
-        shown=[] if sweep.is_tuned else list(map(formats.Fitted, tables)),
+        shown=[] if sweep.is_tuned else tables,
         notes=[*_coverage_warnings(sweep.runs), *without_order(cells, bags), *without_bag],
     )
 

@@ -3,7 +3,6 @@ scratch."""
 
 import pandas as pd
 
-from posfuse.report import formats
 from posfuse.report.sections.differences import outside_family, verdict_columns
 from posfuse.report.sections.section import PAIRED, Section
 from posfuse.report.sweep import Sweep
@@ -34,8 +33,7 @@ NAMES = {"placebo": "placebo", "scratch": "pretraining"}  # of the tables
 def section(sweep: Sweep) -> Section:
     tables = second_tables(sweep.placebos, sweep.criteria)
     tables += second_tables(sweep.pretraining_effect, sweep.criteria)
-    shown = [] if sweep.is_tuned else list(map(formats.Fitted, tables))
-    return Section(PAIRED, tables=tables, shown=shown)
+    return Section(PAIRED, tables=tables, shown=[] if sweep.is_tuned else tables)
 
 
 def second_tables(frame: pd.DataFrame, criteria: Criteria, tuned: str = "") -> list[Table]:

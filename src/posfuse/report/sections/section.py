@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 VERDICTS, TABLES, PAIRED = "Verdicts", "Tables", "Paired statistics"
 TRAINING, RUN_LIST, RESULTS, THE_PLAN = "Training and mechanism", "Runs", "Results", "The plan"
 CHAPTERS = (VERDICTS, RESULTS, TABLES, PAIRED, TRAINING, RUN_LIST, THE_PLAN)  # as on a page
+Shown = RenderableType | Table  # on the terminal
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,6 @@ class Section:
     drawings: Sequence[Drawing] = ()
     tables: Sequence[Table] = ()
     html: str = ""  # other content than figures and tables; safe inside a page
-    shown: Sequence[RenderableType] = ()  # on the terminal; a str is a line without line breaks
+    shown: Sequence[Shown] = ()  # on the terminal; a str is a line without line breaks
     notes: Sequence[str] = ()  # about comparisons that are not possible, and other remarks
     problems: Sequence[str] = ()  # damaged or contradictory inputs, which are left out
