@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 import posfuse
@@ -32,6 +32,13 @@ LONG = 5  # an interval this many times as long as the median interval is cut
 # To a file of the report, as in table.html.j2 and page.html.j2.
 LINK = re.compile(r'<a href="((?:tables|figures)/\w+\.\w+)">(?:CSV|Markdown|LaTeX|PNG|SVG)</a>')
 LIBRARIES = ("scipy", "scikit-learn", "pandas", "matplotlib")
+TEMPLATES = Environment(
+    loader=PackageLoader("posfuse.report", "."),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
 
 
 def write(
@@ -70,7 +77,7 @@ def page_of(
     top = top_of(sections)
     shown = [s for s in sections if s.drawings or s.tables or s.html]
     chapters = {name: [s for s in shown if s.chapter == name] for name in CHAPTERS}
-    return template("page.html.j2").render(
+    return TEMPLATES.get_template("page.html.j2").render(
         title=title,
         top=top,
         marks=marks(top.answers, top.margin) if top.answers else None,
@@ -135,18 +142,6 @@ def problems_of(sections: Sequence[Section]) -> list[str]:
 
 def notes_of(sections: Sequence[Section]) -> list[str]:
     return list(dict.fromkeys(line for s in sections for line in s.notes))
-
-
-def template(name: str, package: str = "posfuse.report") -> Template:
-    """A template of a package, which escapes every text."""
-    environment = Environment(
-        loader=PackageLoader(package, "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template(name)
 
 
 def _made_with(runs: pd.DataFrame) -> list[tuple[str, str]]:

@@ -5,7 +5,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from posfuse.report.page import template
+from posfuse.report.page import TEMPLATES
 from posfuse.report.sections.section import VERDICTS, Section
 from posfuse.report.sweep import Sweep
 from posfuse.report.table import p_value
@@ -31,7 +31,7 @@ def section(sweep: Sweep) -> Section:
         for line in (*v.numbers, p_values(v), *settle):
             block.add_row("", Text(line))
         shown.append(block)
-    html = template("claims.html.j2", __package__).render(
+    html = TEMPLATES.get_template("sections/claims.html.j2").render(
         verdicts=verdicts,
         folded=folded,
         not_judged=not_judged(folded),

@@ -10,7 +10,7 @@ import numpy as np
 
 from posfuse.evidence.collect import failures, naming_columns
 from posfuse.evidence.metric import Metric
-from posfuse.report.page import template
+from posfuse.report.page import TEMPLATES
 from posfuse.report.sections.section import RUN_LIST, Section
 from posfuse.report.sweep import Sweep
 from posfuse.report.table import Row
@@ -52,6 +52,6 @@ def run_of(row: Row, name: str, metric: Metric, value: float, out: Path, root: P
 def runs_html(runs: list[Row], metric: Metric, without: Iterable[str] = (), absent: int = 0) -> str:
     """A folded list of the runs. `without` are lines about runs without a record; `absent` of these
     runs were not started or not finished."""
-    return template("runs.html.j2", __package__).render(
+    return TEMPLATES.get_template("sections/runs.html.j2").render(
         runs=runs, metric=metric, absent=absent, without=list(without)
     )
