@@ -54,13 +54,6 @@ def sections_of(sweep: Sweep) -> list[Section]:
     return [section for section in sections if section is not None]
 
 
-def write(sweep: Sweep, sections: list[Section], command: str) -> Path:
-    """Write the page, the tables, the figures and the table of runs into the sweep's `out`."""
-    path = page.write(sections, sweep.name, command, sweep.runs, sweep.out)
-    formats.write_csv(sweep.runs.drop(columns="configuration"), sweep.out / "runs.csv")
-    return path
-
-
 def show(sections: list[Section], console: Console, path: Path) -> None:
     """Print the answer with its decided rows and their basis, the terminal's part of each section,
     the notes, and the path of the page."""
@@ -158,7 +151,8 @@ def main(arguments: Namespace) -> list[str]:
     wrong = list(problems)
     for sweep in sweeps:
         sections = [*sections_of(sweep), Section(problems=problems)]
-        path = write(sweep, sections, command)
+        path = page.write(sections, sweep.name, command, sweep.runs, sweep.out)
+        formats.write_csv(sweep.runs.drop(columns="configuration"), sweep.out / "runs.csv")
         show(sections, console, path)
         wrong += page.problems_of(sections)
     return list(dict.fromkeys(wrong))
