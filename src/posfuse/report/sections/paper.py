@@ -84,19 +84,13 @@ def paper_tables(cells: pd.DataFrame, bags: Bags, metric: Metric = ACCURACY) -> 
     encoding = paper if paper in encodings else encodings[0]
     at_one = cells[cells["encoding"] == encoding]
     first = _add_published(1, at_one, bags, metric)
+    title = f"Table 1. {metric.heading} by corpus and fusion, encoding {encoding}"
     caption = f"Test {metric.level}: {BY_CELL}"
     caption += OF_PUBLISHED * bool(first["published_mean"].notna().any())
     caption += OF_BAGS * bool(bags)
     caption += WITH_ENDS * any(bag.with_ends is not None for bag in bags.values())
     tables = [
-        _by_fusion(
-            first,
-            metric,
-            ["data"],
-            "table1",
-            f"Table 1. {metric.heading} by corpus and fusion, encoding {encoding}",
-            caption,
-        ),
+        _by_fusion(first, metric, ["data"], "table1", title, caption),
         _latency(_add_published(2, at_one, bags, metric), encoding, metric),
     ]
     third = _add_published(3, cells, bags, metric)
