@@ -79,18 +79,29 @@ def lines(
     for fusion, runs in rows.groupby("fusion", sort=False):
         values = runs.groupby(x)["value"]
         mean, low_high = values.mean(), [ends_of(own) for _, own in values]
-        one, places = look(str(fusion)), mean.index.to_numpy()
+        one, places = look(str(fusion)), mean.index.tolist()
         axis.fill_between(places, *np.transpose(low_high), color=one.color, alpha=0.13, linewidth=0)
         if len(places) == 1:
             axis.plot([places[0]] * 2, low_high[0], color=one.color, alpha=0.3)
-        (line,) = axis.plot(
-            places, mean, color=one.color, linestyle=one.dash, marker=one.marker,
-            markevery=max(1, len(places) // 8), markersize=3.5,
-        )  # fmt: skip
         name = label(runs.iloc[0].to_dict())
-        svg.mark(line, f"{name}: {text_of(mean)}, n={runs['seed'].nunique()}")
-        if is_named:
-            LineName(axis, (places[-1], mean.iloc[-1]), str(fusion))
+        text = f"{name}: {text_of(mean)}, n={runs['seed'].nunique()}"
+        line(axis, places, mean.tolist(), str(fusion), text, is_named)
+
+
+def line(
+    axis: Axes, x: Sequence[float], y: Sequence[float], fusion: str, text: str,
+    is_named: bool = True,
+) -> None:  # fmt: skip
+    """An operator's line with its hover text and about eight marks; with `is_named` the operator's
+    name is at its end."""
+    one = look(fusion)
+    (drawn,) = axis.plot(
+        x, y, color=one.color, linestyle=one.dash, marker=one.marker,
+        markevery=max(1, len(x) // 8), markersize=3.5,
+    )  # fmt: skip
+    svg.mark(drawn, text)
+    if is_named:
+        LineName(axis, (x[-1], y[-1]), fusion)
 
 
 def dot(axis: Axes, x: float, y: float, fusion: str, size: float, text: str) -> Line2D:

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullLocator
 
 from posfuse.evidence.metric import ACCURACY, Metric
-from posfuse.report.figures import plot, style, svg
+from posfuse.report.figures import plot, style
 from posfuse.report.sections.differences import outside_family, to_baseline, verdict_columns
 from posfuse.report.sections.second_gains import second_tables
 from posfuse.report.sections.section import PAIRED, Section, drawing
@@ -200,16 +200,10 @@ def budget(by_budget: pd.DataFrame, metric: Metric = ACCURACY) -> Figure:
     figure, panels = plot.panel_figure(by_budget, caption, (3.4, 2.4))
     for part, (axis,) in panels:
         for row in part.to_dict("records"):
-            one = style.look(row["fusion"])
-            x, y = range(1, row["trials"] + 1), row["expected"]
-            (line,) = axis.plot(
-                x, y, color=one.color, linestyle=one.dash, marker=one.marker,
-                markevery=max(1, len(x) // 8), markersize=3.5,
-            )  # fmt: skip
-            label = plot.label(row)
+            n, y = row["trials"], row["expected"]
             first, last = (f"{metric.number(end)}{metric.percent}" for end in (y[0], y[-1]))
-            svg.mark(line, f"{label}: {first} after 1 trial, {last} after {len(x)}")
-            style.LineName(axis, (x[-1], y[-1]), row["fusion"])
+            text = f"{plot.label(row)}: {first} after 1 trial, {last} after {n}"
+            plot.line(axis, range(1, n + 1), y, row["fusion"], text)
         axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         axis.set_xlabel("trials")
         axis.set_ylabel(f"validation {metric.axis}")
