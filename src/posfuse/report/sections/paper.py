@@ -142,8 +142,9 @@ def _latency(cells: pd.DataFrame, encoding: str, metric: Metric) -> Table:
     keys = ["data", *if_many(cells, "variant")]
     rows = []
     for _, group in cells.groupby(keys, sort=False):
+        first = group.iloc[0]
+        labels = [first[key] for key in keys]
         for cell in group.to_dict("records"):
-            labels = [cell[key] for key in keys]
             latency = published_latency(cell["data"], cell["encoding"], cell["fusion"])
             rows.append(
                 [
@@ -157,7 +158,7 @@ def _latency(cells: pd.DataFrame, encoding: str, metric: Metric) -> Table:
                     count(cell["fusion_parameters"]),
                 ]
             )
-        rows += [[*labels, bag, accuracy, *[""] * 5] for bag, accuracy in _bags(cell)]
+        rows += [[*labels, bag, accuracy, *[""] * 5] for bag, accuracy in _bags(first)]
     columns = [
         *keys, "fusion", metric.title, "published", "ms per document", "published latency",
         "parameters", "in fusion",
@@ -176,7 +177,7 @@ def _latency(cells: pd.DataFrame, encoding: str, metric: Metric) -> Table:
     )
 
 
-def _bags(cell: Row | pd.Series) -> list[tuple[str, str]]:
+def _bags(cell: pd.Series) -> list[tuple[str, str]]:
     """The bags of words of a cell's corpus and their accuracies."""
     accuracies = [(bag, cell.get(column, np.nan)) for column, bag in BAGS.items()]
     return [(bag, f"{accuracy:.2f}") for bag, accuracy in accuracies if not np.isnan(accuracy)]
