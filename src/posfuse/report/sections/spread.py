@@ -13,8 +13,10 @@ from posfuse.report.table import Column, Table, interval, p_value, table_of
 from posfuse.statistics.cells import convergence, solved_best, solved_cells, thresholds, variance
 from posfuse.statistics.comparisons import Criteria
 
+# Columns that a frame lacks if no row has them.
 OF_PAIRS = ["pairs", "with", "base", "gained", "lost", "difference", "difference_low"]
 OF_PAIRS += ["difference_high", "p_mcnemar"]
+OF_SHARES = ["share", "delta_std", "delta_low", "delta_high", "delta_share"]
 OF = "{:.0f} of {:.0f}".format
 
 
@@ -71,7 +73,7 @@ def solved_tables(
 def _solved_table(
     frame: pd.DataFrame, baseline: str, metric: Metric, name: str, title: str
 ) -> Table:
-    frame = frame.reindex(columns=list(dict.fromkeys([*frame.columns, *OF_PAIRS])))
+    frame = frame.reindex(columns=frame.columns.union(OF_PAIRS, sort=False))
     at: list[Column] = [("at", str, "at"), (f"{baseline}'s", str, "baseline_at")]
     columns: list[Column] = [
         *(at if "at" in frame else []),
@@ -108,8 +110,7 @@ def variance_tables(spreads: pd.DataFrame, criteria: Criteria) -> list[Table]:
         return []
     metric = criteria.metric
     ends = partial(interval, digits=metric.digits, sign="")
-    delta = [f"delta_{name}" for name in ("std", "low", "high", "share")]
-    spreads = spreads.reindex(columns=list(dict.fromkeys([*spreads.columns, "share", *delta])))
+    spreads = spreads.reindex(columns=spreads.columns.union(OF_SHARES, sort=False))
     cells = spreads.groupby([*CELL, "varied"])
     columns: list[Column] = [
         ("varied", str, "varied"),
