@@ -1,7 +1,7 @@
 """Parts of several figures: panels, lines, marks, intervals and ticks."""
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from posfuse.evidence.collect import CELL
 from posfuse.report.figures import svg
 from posfuse.report.figures.style import QUIET, SMALL, LineName, grid, look, operator_name, short
+from posfuse.report.table import Row
 
 PANEL = ["data", "encoding", "variant"]
 MOST_CLASSES = 12  # with more, a heatmap's cells are too small for numbers
-Row = dict[Hashable, Any]
 View = tuple[float, float]  # an axis's limits
 
 
@@ -34,7 +34,7 @@ def panel_figure(
     return figure, list(zip(panels.values(), axes, strict=True))
 
 
-def label(row: Mapping[Any, Any], names: Iterable[str] = CELL[:-1]) -> str:
+def label(row: Row, names: Iterable[str] = CELL[:-1]) -> str:
     """The name of a mark. It leaves out the variant, because each variant has its own panel with a
     title."""
     return " ".join(str(row[name]) for name in names if row[name])
