@@ -10,7 +10,6 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
 from numpy.typing import NDArray
 
 from posfuse.evidence.collect import CELL
@@ -184,7 +183,7 @@ def length_ticks(axis: Axes) -> None:
             break
     ticks = ticks[::2] if len(ticks) > 6 else ticks
     axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axis.xaxis.set_minor_locator(NullLocator())
+    axis.minorticks_off()
     axis.set_xlabel("tokens")
 
 
@@ -193,9 +192,8 @@ def corpus_ticks(axis: Axes, lengths: Mapping[Any, float]) -> None:
 
     The shortest corpus is at the bottom, so no line from a tick to its text crosses a text.
     """
-    axis.xaxis.set_major_locator(FixedLocator(sorted(set(lengths.values()))))
-    axis.xaxis.set_major_formatter(NullFormatter())
-    axis.xaxis.set_minor_locator(NullLocator())
+    axis.set_xticks(sorted(set(lengths.values())), [])
+    axis.minorticks_off()
     line = {"arrowstyle": "-", "linewidth": 0.5, "color": QUIET, "shrinkA": 0, "shrinkB": 0}
     for k, data in enumerate(sorted(lengths, key=lambda data: -lengths[data])):
         axis.annotate(

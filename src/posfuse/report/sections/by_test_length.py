@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator
 
 from posfuse.evidence.collect import CELL
 from posfuse.evidence.metric import ACCURACY, Metric, classes_of
@@ -131,7 +130,6 @@ def _length_axis(axis: Axes, lengths: list[int], trained: float) -> None:
     axis.set_xscale("log", base=2)
     axis.set_xlim(lengths[0] / 1.25, lengths[-1] * 1.1)
     axis.axvspan(lengths[0] / 1.25, trained, color="0.92", linewidth=0, zorder=-1)
-    axis.xaxis.set_major_locator(FixedLocator(lengths))
-    axis.xaxis.set_minor_locator(NullLocator())
-    axis.xaxis.set_major_formatter(lambda length, _: f"{length:g}")
+    axis.set_xticks(lengths, [f"{length:g}" for length in lengths])
+    axis.minorticks_off()
     axis.set_xlabel("test length, tokens")

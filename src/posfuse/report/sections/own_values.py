@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, NullLocator
+from matplotlib.ticker import MaxNLocator
 
 from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.report.figures import plot, style
@@ -240,7 +240,7 @@ def _over_values(cells: pd.DataFrame, metric: Metric, key: str, name: str, more:
         ticks = part.sort_values([f"{key}_number", "is_beside"], ascending=[True, False])
         texts = dict(zip(ticks[f"{key}_number"], ticks["tick"], strict=True))
         axis.set_xticks(list(texts), list(texts.values()), fontsize=style.SMALL)
-        axis.xaxis.set_minor_locator(NullLocator())
+        axis.minorticks_off()
         axis.set_xlabel(name)
         axis.set_ylabel(f"test {metric.axis}")
     return figure

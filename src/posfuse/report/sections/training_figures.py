@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, NullLocator
+from matplotlib.ticker import MaxNLocator
 
 from posfuse.evidence import saved
 from posfuse.evidence.metric import ACCURACY, Metric
@@ -90,7 +90,7 @@ def loss_by_position(rows: pd.DataFrame) -> Figure:
     for part, (axis,) in panels:
         plot.lines(axis, part, "place", by_place)
         axis.set_xscale("log", base=2)
-        axis.xaxis.set_minor_locator(NullLocator())
+        axis.minorticks_off()
         axis.xaxis.set_major_formatter(lambda place, _: f"{place:g}")
         axis.set_xlabel("place in the window, tokens")
         axis.set_ylabel("loss, bits per target")
@@ -150,7 +150,7 @@ def _distance_axis(axis: Axes, places: Sequence[float]) -> None:
     axis.set_yscale("log", base=2)
     low, high = axis.get_ylim()
     axis.set_ylim(max(min(low, 0.45), LEAST_RATIO / 1.1), max(high, 2.2))
-    axis.yaxis.set_minor_locator(NullLocator())
+    axis.minorticks_off()
     axis.yaxis.set_major_formatter(
         lambda ratio, _: f"{ratio:g}" if ratio >= 1 else f"1/{1 / ratio:g}"
     )
