@@ -19,7 +19,7 @@ from scipy import optimize, stats
 
 from posfuse.statistics import contrasts, shares
 from posfuse.statistics import paired as st
-from posfuse.statistics.contrasts import AHEAD, BEHIND, EQUIVALENT, UNDECIDED
+from posfuse.statistics.contrasts import AHEAD, BEHIND, DECIDED, EQUIVALENT, UNDECIDED
 
 NODES = 201  # of the Gauss-Legendre rule; 801 give the same levels to 1e-9
 FAR = 9.0  # standard deviations that the integrals cover
@@ -188,24 +188,22 @@ def shares_of_results(
 ) -> list[dict[str, float]]:
     """The fraction of samples (N, seeds) with each result of `decide_at` up to each look."""
     draws, alpha = np.asarray(samples, dtype=float), looks.alpha / hypotheses
-    undecided = np.ones(len(draws), dtype=bool)
-    counts, rows = dict.fromkeys((AHEAD, BEHIND, EQUIVALENT), 0), []
+    results, rows = np.full(len(draws), UNDECIDED), []
     for look, n in enumerate(looks.seeds):
         d, level, level_equal = draws[:, :n], looks.level(look, alpha / 2), looks.level(look, alpha)
+        mean = d.mean(1)
         if margins.of_shares:
-            ahead, behind, small = shares.shown(
+            differs, equivalent = shares.shown(
                 np.sum(d > 0, axis=1), np.sum(d < 0, axis=1), n, margins.equivalence,
                 margins.beyond, level, level_equal,
             )  # fmt: skip
         else:
-            mean, error = d.mean(1), d.std(1, ddof=1) / np.sqrt(n)
+            error = d.std(1, ddof=1) / np.sqrt(n)
             error[np.ptp(d, axis=1) == 0] = np.nan  # equal differences decide nothing
-            gap = margins.beyond + stats.t.isf(level, n - 1) * error
-            small = abs(mean) <= margins.equivalence - stats.t.isf(level_equal, n - 1) * error
-            ahead, behind = mean >= gap, mean <= -gap
-        shown = {AHEAD: ahead, BEHIND: behind, EQUIVALENT: small & ~ahead & ~behind}
-        for name, these in shown.items():
-            counts[name] += int(np.sum(these & undecided))
-        undecided &= ~np.any(list(shown.values()), axis=0)
-        rows.append({name: count / len(draws) for name, count in counts.items()})
+            differs = abs(mean) >= margins.beyond + stats.t.isf(level, n - 1) * error
+            room = margins.equivalence - stats.t.isf(level_equal, n - 1) * error
+            equivalent = abs(mean) <= room
+        now = contrasts.decide(mean, differs, equivalent)
+        results = np.where(results == UNDECIDED, now, results)
+        rows.append({result: float(np.mean(results == result)) for result in DECIDED})
     return rows

@@ -147,13 +147,13 @@ def difference_interval(differences: ArrayLike, level: float = 0.95) -> Interval
 def shown(
     gained: ArrayLike, lost: ArrayLike, n: int, margin: float, beyond: float,
     level: float, level_equivalence: float,
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:  # fmt: skip
-    """True where n pairs show a difference above `beyond`, below -`beyond`, and equivalence within
-    +-`margin`, by one-sided tests at these levels."""
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:  # fmt: skip
+    """True where n pairs show a difference beyond +-`beyond`, and equivalence within +-`margin`, by
+    one-sided tests at these levels."""
     both = ((gained, lost), (lost, gained))
     ahead, behind = (is_above(*pairs, n, beyond, level) for pairs in both)
     above, below = (is_above(*pairs, n, -margin, level_equivalence) for pairs in both)
-    return ahead, behind, above & below
+    return ahead | behind, above & below
 
 
 def of_pairs(effect: float, spread: float) -> tuple[float, float]:
