@@ -16,26 +16,21 @@ from posfuse.statistics.paired import Floats
 FEWEST = 3  # trials of an operator; with fewer there is no curve
 
 
-def expected_best(scores: ArrayLike) -> Floats:
-    """The expected highest score of k trials for each budget k = 1..n, from the scores (n,) of all
+def expected_best(scores: ArrayLike, metric: Metric = ACCURACY) -> Floats:
+    """The expected best score of k trials for each budget k = 1..n, from the scores (n,) of all
     trials; shape (n,), in the unit of the scores.
 
     k different trials of the n are drawn, each set with equal probability. For a grid this is
     exact, because no combination is tried twice, and the budget n includes the best one. For trials
-    drawn at random from a space it is the unbiased estimate of the expected highest of k new trials
+    drawn at random from a space it is the unbiased estimate of the expected best of k new trials
     (Dodge et al. 2021, Tang et al. 2020).
     """
-    ordered = np.sort(np.asarray(scores, dtype=float))
+    ordered = np.sort(metric.sign * np.asarray(scores, dtype=float))  # from the worst to the best
     n = len(ordered)
-    higher, k = np.arange(n, -1, -1), np.arange(1, n + 1)[:, None]
-    # The highest of k is at most the i-th (i from 0) if none of the n - i higher ones is drawn.
-    at_most = stats.hypergeom.pmf(0, n, higher, k)
-    return np.asarray(np.diff(at_most) @ ordered)
-
-
-def best_by_budget(scores: ArrayLike, metric: Metric) -> Floats:
-    """`expected_best` for this metric, also if lower values are better."""
-    return metric.sign * expected_best(metric.sign * np.asarray(scores, dtype=float))
+    better, k = np.arange(n, -1, -1), np.arange(1, n + 1)[:, None]
+    # The best of k is at most the i-th (i from 0) if none of the n - i better ones is drawn.
+    at_most = stats.hypergeom.pmf(0, n, better, k)
+    return np.asarray(metric.sign * (np.diff(at_most) @ ordered))
 
 
 def budgets(cells: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
@@ -51,6 +46,6 @@ def budgets(cells: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
     for key, group in known.groupby(names, sort=False):
         if len(group) >= FEWEST:
             row = dict(zip(names, key, strict=True))
-            expected = best_by_budget(group["validation"], metric).tolist()
+            expected = expected_best(group["validation"], metric).tolist()
             rows.append({**row, "trials": len(group), "expected": expected})
     return pd.DataFrame(rows, columns=[*names, "trials", "expected"])

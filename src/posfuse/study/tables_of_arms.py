@@ -12,7 +12,7 @@ from posfuse.report.sections import own_values
 from posfuse.report.sections.own_values import EDGE
 from posfuse.report.table import Column, Table, table_of
 from posfuse.statistics import paired as st
-from posfuse.statistics.budget import FEWEST, best_by_budget
+from posfuse.statistics.budget import FEWEST, expected_best
 from posfuse.statistics.nested import components
 from posfuse.study.plan import Plan
 from posfuse.study.repeats import unit_of
@@ -160,7 +160,7 @@ def budget_table(plan: Plan) -> Table | None:
     if plan.study.is_searched:
         return None
     rows = [
-        {"arm": arm, "expected": best_by_budget(choice.scores, metric).tolist()}
+        {"arm": arm, "expected": expected_best(choice.scores, metric).tolist()}
         for arm, choice in plan.choices.items()
         if len(choice.scores) >= FEWEST
     ]
