@@ -44,14 +44,9 @@ def by_test_length(
     the metric. A run without a test at the trained length gets a row with the value of its ordinary
     test split, which has whole windows.
     """
-    places = ((str(name), BY_LENGTH.fullmatch(str(name))) for name in runs)
-    length_of = {
-        name: int(place[2])
-        for name, place in places
-        if place and (place[1], place[3]) == (windows, metric.name)
-    }
     named = runs.rename(columns={MAX_LEN: "trained"})
-    rows = at_lengths(named, length_of, [*CELL, "seed", "trained"])
+    columns = _test_lengths(runs, windows, metric.name)
+    rows = at_lengths(named, columns, [*CELL, "seed", "trained"])
     if windows == WHOLE:
         usual = rows.drop_duplicates("run")
         values = runs.reindex(columns=[metric.column]).loc[usual["run"], metric.column]
@@ -59,6 +54,12 @@ def by_test_length(
         rows = pd.concat([rows, usual]).drop_duplicates(["run", "test_length"])
     rows = rows.assign(value=metric.factor * rows["value"].astype(float))
     return rows.astype({"test_length": int}).sort_values(["run", "test_length"])
+
+
+def _test_lengths(runs: pd.DataFrame, windows: str, name: str) -> dict[str, int]:
+    """The test length of each column with this number of a test at one length."""
+    places = {column: BY_LENGTH.fullmatch(column) for column in map(str, runs)}
+    return {c: int(p[2]) for c, p in places.items() if p and (p[1], p[3]) == (windows, name)}
 
 
 def at_lengths(
@@ -94,12 +95,11 @@ def beyond(runs: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
 def _fewest_documents(runs: pd.DataFrame) -> "pd.Series[float]":
     """The documents of each run's smallest test beyond its trained length; those of its test split
     if its record lacks their number."""
-    places = ((str(name), BY_LENGTH.fullmatch(str(name))) for name in runs)
-    length_of = {name: int(p[2]) for name, p in places if p and (p[1], p[3]) == (WHOLE, DOCUMENTS)}
-    columns = {"trained": runs.get(MAX_LEN), "usual": runs.get("documents.test")}
-    rows = at_lengths(runs.assign(**columns), length_of, ["trained"]).astype(float)
+    named = runs.rename(columns={MAX_LEN: "trained"})
+    columns = _test_lengths(runs, WHOLE, DOCUMENTS)
+    rows = at_lengths(named, columns, ["trained"]).astype(float)
     fewest = rows[rows["test_length"] > rows["trained"]].groupby("run")["value"].min()
-    return fewest.reindex(runs.index).fillna(columns["usual"])
+    return fewest.reindex(runs.index).fillna(runs.get("documents.test"))
 
 
 def length_cells(rows: pd.DataFrame) -> pd.DataFrame:
