@@ -199,16 +199,10 @@ def _test(
     """The tests of a claim, before the adjustment."""
     if claims.baseline not in (None, criteria.baseline):
         return ClaimVerdict(claim, f"{BASELINE} {claims.baseline}")
-    wanted = _choices(claim, claims)
-    with_position = comparisons
-    if "encoding" not in wanted:  # runs without position count only for claims that name them
-        with_position = comparisons[comparisons["table"] != NO_TABLE]
-    every = {axis: [v for _, own in choices for v in own] for axis, choices in wanted.items()}
-    regime_of = {corpus: name for name, corpora in claims.regimes.items() for corpus in corpora}
-    if claim.each == "regime":
-        every.setdefault("regime", list(regime_of))
-    rows = _select(with_position, every)
-    absent = "; ".join(_absent(claim, wanted, rows, with_position, regime_of))
+    candidates = comparisons
+    if "encoding" not in claim.where:  # runs without position count only for claims that name them
+        candidates = comparisons[comparisons["table"] != NO_TABLE]
+    rows, absent = _select(claim, claims, candidates)
     if rows.empty:
         tested = " tested beyond data.max_len" if claim.kind == EXTRAPOLATES else ""
         return ClaimVerdict(claim, f"needs runs{tested} {absent}")
@@ -224,45 +218,26 @@ def _test(
     return ClaimVerdict(claim, absent and f"needs runs {absent}", tested, judged, tests, settles)
 
 
-# The values that a claim names on an axis, each with its label and the column values that it
-# selects.
-Choices = list[tuple[str, list[Any]]]
-
-
-def _choices(claim: Claim, claims: Claims) -> dict[str, Choices]:
-    wanted: dict[str, Choices] = {}
-    for axis, value in {"variant": "", **claim.where}.items():
-        wanted[axis] = [(f"{axis}={v}", [v]) for v in _as_list(value)]
-        if axis == "regime":
-            corpora = [(v, claims.regimes[v]) for v in _as_list(value)]
-            wanted[axis] = [(f"data={' or '.join(names)} ({v})", names) for v, names in corpora]
-    return wanted
-
-
-def _select(rows: pd.DataFrame, values: Mapping[str, list[Any]]) -> pd.DataFrame:
-    """The rows with one of these values on each axis."""
-    for axis, allowed in values.items():
-        rows = rows[rows[AXIS_OF[axis]].isin(allowed)]
-    return rows
-
-
-def _absent(
-    claim: Claim, wanted: dict[str, Choices], rows: pd.DataFrame, comparisons: pd.DataFrame,
-    regime_of: Mapping[str, str],
-) -> list[str]:  # fmt: skip
-    """The combinations of the claim that the rows lack, as "with fusion=concat". One corpus of a
-    regime is enough."""
-    absent = []
-    for combination in product(*wanted.values()):
-        values = {axis: own for axis, (_, own) in zip(wanted, combination, strict=True)}
-        if not _select(rows, values).empty:
-            continue
-        names = " ".join(name for name, _ in combination if name != "variant=")
-        words = [f"with {names}"] if names else []
-        if "variant" not in claim.where:
-            del values["variant"]
-            words += _other_variants(_select(comparisons, values))
-        absent.append(" ".join(words))
+def _select(claim: Claim, claims: Claims, candidates: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """The comparisons of a claim, and the combinations of its values that they lack, as "with
+    fusion=concat". One corpus of a regime is enough. A claim without a variant is about runs
+    without overrides."""
+    regime_of = {corpus: name for name, corpora in claims.regimes.items() for corpus in corpora}
+    is_allowed = (candidates["variant"] == "") | ("variant" in claim.where)
+    if claim.each == "regime":
+        is_allowed &= candidates["data"].isin(regime_of)
+    is_selected, absent = pd.Series(False, candidates.index), []
+    axes = sorted(claim.where, key="variant".__ne__)  # the variant first
+    for combination in product(*(_choices(claim, claims, axis) for axis in axes)):
+        is_named = pd.Series(True, candidates.index)
+        for axis, (_, values) in zip(axes, combination, strict=True):
+            is_named &= candidates[AXIS_OF[axis]].isin(values)
+        is_selected |= is_named & is_allowed
+        if not (is_named & is_allowed).any():
+            names = " ".join(name for name, _ in combination if name != "variant=")
+            words = [f"with {names}"] if names else []
+            absent.append(" ".join([*words, *_other_variants(claim, candidates[is_named])]))
+    rows = candidates[is_selected]
     # Encodings that fuse the same table, such as rope and sinusoidal, count as one.
     if claim.each:
         column = "table" if claim.each == "encoding" else AXIS_OF[claim.each]
@@ -271,13 +246,23 @@ def _absent(
         if several.nunique() < 2:
             tables = " with different tables" if column == "table" else ""
             absent.append(f"with at least two values of {claim.each}{tables}")
-    return [line for line in absent if line] or (["with other settings"] if rows.empty else [])
+    known = [line for line in absent if line]
+    return rows, "; ".join(known or ["with other settings"] * rows.empty)
 
 
-def _other_variants(rows: pd.DataFrame) -> list[str]:
-    """How a claim can name the variant of these runs to match them."""
+def _choices(claim: Claim, claims: Claims, axis: str) -> list[tuple[str, list[Any]]]:
+    """The values that a claim names on an axis, each in words and as the values of its column."""
+    named = _as_list(claim.where[axis])
+    if axis != "regime":
+        return [(f"{axis}={v}", [v]) for v in named]
+    corpora = [(v, claims.regimes[v]) for v in named]
+    return [(f"data={' or '.join(names)} ({v})", names) for v, names in corpora]
+
+
+def _other_variants(claim: Claim, rows: pd.DataFrame) -> list[str]:
+    """How a claim without a variant can name that of these runs to match them."""
     variants = sorted(set(rows["variant"]) - {""})
-    if not variants:
+    if "variant" in claim.where or not variants:
         return []
     more = " or another one" if len(variants) > 1 else ""
     named = f"`variant: {variants[0]}`{more}"
