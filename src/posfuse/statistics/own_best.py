@@ -69,8 +69,6 @@ class OwnBest:
         with the best validation result. No rows if the key does not vary."""
         if key not in self.keys:
             return self.cells.iloc[:0]
-        if self.keys == [key]:
-            return self.cells
         worst = -self.metric.gain(np.inf)
         known = self.cells.fillna({"validation": worst})
         return self.cells.loc[_best(known, [*GROUP, "fusion", key], self.metric).index]
@@ -86,8 +84,7 @@ def own_best(runs: pd.DataFrame, criteria: Criteria) -> OwnBest:
     best = pd.DataFrame(rows, columns=columns)
     best = best.merge(_encodings(runs, tuned), "left", [*GROUP, "fusion"])
     is_replaced = pd.MultiIndex.from_frame(groups).isin(pd.MultiIndex.from_frame(best[GROUP]))
-    of_best = groups.index[is_replaced]
-    replaced = set(runs.loc[of_best, CELL].itertuples(index=False, name=None))
+    replaced = set(runs.loc[is_replaced, CELL].itertuples(index=False, name=None))
     return OwnBest(keys, cells, in_families(best, criteria), notes, criteria.metric, replaced)
 
 
@@ -139,11 +136,8 @@ def _tuning_runs(
     frame["scale"] = [_scale(*row) for row in scales]
     groups = frame[GROUP]
     frame = frame.drop_duplicates([*GROUP, "fusion", *KEYS, "seed"])
-    combination = frame.groupby([*GROUP, *KEYS]).ngroup()
-    combinations = combination.groupby([frame[name] for name in GROUP]).transform("nunique")
-    frame = frame[combinations > 1]
-    values = frame.groupby(GROUP)[list(KEYS)].nunique()
-    return frame, [key for key in KEYS if (values[key] > 1).any()], groups
+    varies = frame.groupby(GROUP)[list(KEYS)].transform("nunique") > 1
+    return frame[varies.any(axis=1)], [key for key in KEYS if varies[key].any()], groups
 
 
 def _encodings(runs: pd.DataFrame, tuned: pd.DataFrame) -> pd.DataFrame:
