@@ -5,8 +5,6 @@ of zeros (`encoding=none`). The part from pretraining is the gain after pretrain
 from scratch (Amos et al. 2023, Never Train from Scratch).
 """
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
@@ -57,10 +55,8 @@ def second_differences(
     """
     keys, records = zip(*same, strict=True), comparisons.to_dict("records")
     every = list(zip(keys, is_second, records, strict=True))
-    seconds: dict[Any, dict[Any, Any]] = {}
-    for key, is_one, row in every:
-        if is_one:
-            seconds.setdefault((key, row["attention"]), row)
+    # If several have the same key, the first one counts.
+    seconds = {(key, row["attention"]): row for key, is_one, row in reversed(every) if is_one}
     rows = []
     for key, is_one, row in every:
         second = seconds.get((key, row["attention"])) or seconds.get((key, ""))
@@ -72,15 +68,15 @@ def second_differences(
         compared = compare_arms("first", "second", both, criteria, row["resolution"])
         if compared is None:
             continue
-        means = {"gain": compared["scores"], f"{other}_gain": compared["baseline_scores"]}
+        of_gains = {"gain": compared["scores"], f"{other}_gain": compared["baseline_scores"]}
         own = {name: row[name] for name in COPIED} | compared
         own[other] = f"{second['encoding']} {second['variant']}".strip()
-        rows.append(own | {name: float(np.mean(values)) for name, values in means.items()})
-    columns = [*COPIED, other, "seeds", "scores", "baseline_scores", "deltas", "gain"]
+        for name, gains in of_gains.items():
+            own |= {f"{name}s": gains, name: float(np.mean(gains))}
+        rows.append(own)
+    columns = [*COPIED, other, "seeds", "gains", f"{other}_gains", "deltas", "gain"]
     columns += [f"{other}_gain", *judge([0.0], criteria)]
-    frame = pd.DataFrame(rows, columns=columns)
-    renamed = {"scores": "gains", "baseline_scores": f"{other}_gains"}
-    return in_families(frame.rename(columns=renamed), criteria)
+    return in_families(pd.DataFrame(rows, columns=columns), criteria)
 
 
 def of_position(
