@@ -147,17 +147,12 @@ def by_settings(runs: pd.DataFrame, metric: Metric, *without: str) -> pd.DataFra
     )
 
 
-def _in_place(runs: pd.DataFrame) -> set[str]:
-    """The folders of the runs that are at their place in a sweep."""
-    places: list[Any] = runs[[*CELL, "seed", "folder"]].to_dict("records")
-    return {run["folder"] for run in places if lies_in(run, Path(run["folder"]))}
-
-
 def missing(folder: str | Path, runs: pd.DataFrame) -> list[str]:
     """The runs of each sweep's last command that have no result: their folders, relative to the
     sweep's."""
     absent: dict[str, None] = {}
-    in_place = _in_place(runs)
+    records: list[Any] = runs[[*CELL, "seed", "folder"]].to_dict("records")
+    in_place = {run["folder"] for run in records if lies_in(run, Path(run["folder"]))}
     for sweep_id in runs["sweep_id"].unique():
         for sweep in _sweeps(folder, sweep_id):
             asked = read_multirun(sweep).folders
