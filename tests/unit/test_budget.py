@@ -44,7 +44,8 @@ def test_operators_with_too_few_trials_have_no_curve():
     many = pd.DataFrame([{"arm": "a", "expected": list(range(33))}])
     assert budget_table(many, ACCURACY, "").columns == ["arm", "1", "2", "4", "8", "16", "32", "33"]
     assert all(table.numeric[3:])
-    assert budgets(pd.DataFrame(columns=["data", "encoding", "variant", "fusion"])).empty
+    names = ["data", "encoding", "variant", "fusion", "validation"]
+    assert budgets(pd.DataFrame(columns=names)).empty
     assert budgets(cells(add=[1, 2])).empty
 
 

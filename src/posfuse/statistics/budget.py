@@ -42,8 +42,7 @@ def budgets(cells: pd.DataFrame, metric: Metric = ACCURACY) -> pd.DataFrame:
     """
     names = [*GROUP, "fusion"]
     rows = []
-    known = cells.dropna(subset=["validation"]) if len(cells) else cells
-    for key, group in known.groupby(names, sort=False):
+    for key, group in cells.dropna(subset=["validation"]).groupby(names, sort=False):
         if len(group) >= FEWEST:
             row = dict(zip(names, key, strict=True))
             expected = expected_best(group["validation"], metric).tolist()

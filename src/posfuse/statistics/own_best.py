@@ -164,8 +164,6 @@ def _scale(text: str, number: float, sqrt_d: bool, learned: bool) -> str:
 
 def _cells(tuned: pd.DataFrame, keys: list[str], criteria: Criteria) -> pd.DataFrame:
     operator = [*GROUP, "fusion"]
-    if tuned.empty:
-        return pd.DataFrame(columns=operator)
     chooses = tuned["seed"].isin(criteria.select) | (not criteria.select)
     table = tuned.assign(
         order=tuned.groupby(operator, sort=False).ngroup(),
