@@ -368,6 +368,6 @@ def test_blocks_of_resamples_draw_the_same(monkeypatch):
     groups = np.arange(300) // 2
     whole = over.hierarchical_bootstrap(difference, groups=groups)
     monkeypatch.setattr(over, "MOST_DRAWS", 7 * 150 + 3)
-    parts = [draws.shape for _, draws in over.draw_blocks(150, 20, 0)]
+    parts = [draws.shape for _, draws in over.draw_blocks(150, 20)]
     assert parts == [(7, 150), (7, 150), (6, 150)]
     assert over.hierarchical_bootstrap(difference, groups=groups) == pytest.approx(whole, rel=1e-5)

@@ -13,13 +13,13 @@ from scipy import stats
 from posfuse.statistics.paired import NONE, Interval
 
 MOST_DRAWS = 2**26  # in memory at once, 4 bytes each
+SEED = (0, 1)  # of the draws of documents
 
 
 def hierarchical_bootstrap(
     differences: ArrayLike,
     level: float = 0.95,
     resamples: int = 2_000,
-    seed: int = 0,
     groups: ArrayLike | None = None,
 ) -> Interval:
     """Percentile interval of the mean of (S, D) when both seeds and documents are resampled.
@@ -40,35 +40,33 @@ def hierarchical_bootstrap(
     sizes = np.bincount(group).astype(np.float32)
     totals = np.zeros((len(sizes), n_seeds), np.float32)
     np.add.at(totals, group, x.T)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     rows = rng.multinomial(n_seeds, np.full(n_seeds, 1 / n_seeds), resamples).astype(np.float32)
     means = np.concatenate([
         np.einsum("bg,bg->b", rows[some] @ totals.T, columns) / (n_seeds * (columns @ sizes))
-        for some, columns in draw_blocks(len(sizes), resamples, seed)
+        for some, columns in draw_blocks(len(sizes), resamples)
     ])  # fmt: skip
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
 
-def draw_blocks(
-    n_groups: int, resamples: int, seed: int
-) -> Iterator[tuple[slice, NDArray[np.float32]]]:
+def draw_blocks(n_groups: int, resamples: int) -> Iterator[tuple[slice, NDArray[np.float32]]]:
     """The counts of each group of documents in each resample, in blocks of resamples that fit into
     memory: the resamples of a block, and their counts (resamples, G)."""
     size = max(1, MOST_DRAWS // n_groups)
     if size >= resamples:
-        yield slice(None), group_draws(n_groups, resamples, seed)
+        yield slice(None), group_draws(n_groups, resamples)
         return
-    rng = np.random.default_rng([seed, 1])
+    rng = np.random.default_rng(SEED)
     for start in range(0, resamples, size):
         some = slice(start, min(start + size, resamples))
         yield some, _drawn(rng, some.stop - start, n_groups)
 
 
 @lru_cache(maxsize=1)  # all comparisons on a corpus use the same draws
-def group_draws(n_groups: int, resamples: int, seed: int) -> NDArray[np.float32]:
+def group_draws(n_groups: int, resamples: int) -> NDArray[np.float32]:
     """The counts of each group of documents in each resample, (resamples, G)."""
-    return _drawn(np.random.default_rng([seed, 1]), resamples, n_groups)
+    return _drawn(np.random.default_rng(SEED), resamples, n_groups)
 
 
 def _drawn(rng: np.random.Generator, resamples: int, n_groups: int) -> NDArray[np.float32]:
