@@ -43,9 +43,7 @@ class Paired:
     @property
     def difference(self) -> NDArray[np.float64]:
         """The value fused minus baseline, (S, D); its mean is the difference of the metric."""
-        fused, base = _of_all(self.fused, "value"), _of_all(self.base, "value")
-        difference: NDArray[np.float64] = fused - base
-        return difference
+        return np.asarray(_of_all(self.fused, "value") - _of_all(self.base, "value"))
 
 
 def _of_all(frames: list[pd.DataFrame], column: str) -> NDArray[Any]:
