@@ -113,9 +113,9 @@ REFUSED = [
 
 @pytest.mark.parametrize("lengths", ["5", "abc", "[2,abc]", "[2,null]", "[2.5]", "{a:1}"])
 def test_lengths_of_a_corpus_of_ones_own_are_a_list_of_numbers(lengths, tmp_path, monkeypatch):
-    (tmp_path / "own_corpus.py").write_text("def corpus(lengths=None, **options): ...")
+    (tmp_path / "with_lengths.py").write_text("def corpus(lengths=None, **options): ...")
     monkeypatch.syspath_prepend(tmp_path)
-    own = composed("data.corpus._target_=own_corpus.corpus", f"+data.corpus.lengths={lengths}")
+    own = composed("data.corpus._target_=with_lengths.corpus", f"+data.corpus.lengths={lengths}")
     expected = "data.corpus.lengths: must be a list of whole numbers (got "
     assert refusal(checked, own).startswith(expected)
 
