@@ -365,12 +365,14 @@ def test_the_questions_are_about_hypotheses_of_the_studies():
     for path in CONF_DIR.glob("study/*.yaml"):
         for h in yaml.safe_load(path.read_text())["hypotheses"]:
             hypotheses[path.stem, h["name"]] = h
-    needed = {"ask", "study", "hypothesis"}
+    needed, one_of = {"ask", "study"}, {"hypothesis", "hypotheses"}
     for q in asked["questions"]:
-        assert needed <= q.keys() <= needed | {"words", "arm", "readme", "tuned"}
+        assert needed <= q.keys() <= needed | one_of | {"words", "arm", "readme", "tuned"}
+        assert len(q.keys() & one_of) == 1
         assert q.get("words", {}).keys() <= verdicts
-        arm = hypotheses[q["study"], q["hypothesis"]]["arm"]
-        assert q.get("arm", arm) == arm  # its words are for this arm as the first one
+        for name in q.get("hypotheses", {"": q.get("hypothesis")}).values():
+            arm = hypotheses[q["study"], name]["arm"]
+            assert q.get("arm", arm) == arm  # its words are for this arm as the first one
     needed = {"claim", "reports", "holds", "evidence"}
     for claim in asked["claims"]:
         assert needed <= claim.keys() <= needed | {"synthetic", "finds"}
