@@ -186,4 +186,5 @@ def test_a_clock_that_jumps_changes_nothing(world, tmp_path):
     argv = sweep(corpus, "seed=0,1", "optim.lr=1e30", "sweep_id=diverging")
     failing = ended(argv, tmp_path, environment)
     assert failing.returncode == 1
-    assert failing.stderr.count("diverged at step") == 2 * 2  # as it happens, and in the end
+    assert failing.stderr.count("diverged at step") == 2  # as it happens, and in the end
+    assert failing.stderr.count("  posfuse train ") == 2  # for each seed
