@@ -20,14 +20,19 @@ RESUME = "; run the same command to resume\n"
 FOUR = [*FAULTY, "seed=range(4)"]
 
 
-def test_a_signal_while_the_config_is_checked_is_handled_after_it(corpus, tmp_path):
+@pytest.mark.parametrize(
+    ("runs", "when"),
+    [(["seed=0"], " before training started"), (["-m", "seed=0,1"], "")],
+    ids=["run", "sweep"],
+)
+def test_a_signal_while_the_config_is_checked_is_handled_after_it(runs, when, corpus, tmp_path):
     (tmp_path / "loud.py").write_text(
         "import signal\nsignal.raise_signal(signal.SIGHUP)\nfrom posfuse.model.fusion import Add\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    argv = command(corpus, "-m", "seed=0,1", "fusion=add", "fusion._target_=loud.Add")
+    argv = command(corpus, *runs, "fusion=add", "fusion._target_=loud.Add")
     done = ended(argv, tmp_path, environment)
-    expected = f"interrupted by SIGHUP before training started{RESUME}"
+    expected = f"interrupted by SIGHUP{when}{RESUME}"
     assert (done.returncode, done.stderr) == (signals.EXIT_STATUS, expected)
     assert not list(tmp_path.rglob(records.RESULT))
 
