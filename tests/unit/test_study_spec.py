@@ -9,8 +9,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from posfuse.errors import InputError
 from posfuse.runs.seeds import seeds_of
-from posfuse.study.arguments import check_extra, split_searchpath
 from posfuse.study.arm_sweep import overrides
+from posfuse.study.given import check_extra, split_searchpath
 from posfuse.study.reading import read_study
 from refusals import refusal
 from study_runs import GOOD, write_study

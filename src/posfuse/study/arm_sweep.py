@@ -22,7 +22,7 @@ from posfuse.process import signals
 from posfuse.runs import configs, identity, records
 from posfuse.runs.folders import folders_of
 from posfuse.runs.multirun import read_multirun
-from posfuse.study.arguments import PATH
+from posfuse.study.given import PATH
 from posfuse.study.plan import Plan, refusal
 from posfuse.study.spec import Study, Values
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from posfuse.process import signals
 from posfuse.process.arguments import refuse_twice
-from posfuse.study.arguments import check_extra, config_folder, split_searchpath, study_file
+from posfuse.study.given import check_extra, config_folder, split_searchpath, study_file
 
 
 def main(arguments: Namespace) -> None:

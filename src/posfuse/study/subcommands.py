@@ -17,8 +17,8 @@ from posfuse.errors import InputError
 from posfuse.process.arguments import shell_line
 from posfuse.statistics.cautions import GROUPS, INSTEAD
 from posfuse.study import caveats, forecast, tables
-from posfuse.study.arguments import PATH, SEARCH
 from posfuse.study.arm_sweep import OUTPUT, ArmSweep, RunsFailed
+from posfuse.study.given import PATH, SEARCH
 from posfuse.study.looks import Progress, progress
 from posfuse.study.plan import Plan
 from posfuse.study.reading import read_study
