@@ -136,37 +136,3 @@ def test_a_write_that_fails_or_is_killed_before_the_rename_leaves_the_old_file(
     assert json.loads(path.read_text()) == {"a": 1}
     records.write_json(path, {"a": 3})
     assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
-
-
-def test_two_processes_can_write_one_file_at_once(tmp_path) -> None:
-    path = tmp_path / "index.html"
-    with records.replacing(path) as one:
-        one.write_text("one")
-        with records.replacing(path) as other:
-            other.write_text("other")
-        assert path.read_text() == "other"
-    assert path.read_text() == "one"
-    assert [*tmp_path.iterdir()] == [path]
-
-
-def test_a_run_removes_what_a_killed_process_was_writing(tmp_path) -> None:
-    checkpoint, failure = tmp_path / records.LAST, tmp_path / records.FAILURE
-    checkpoint.parent.mkdir()
-    with records.replacing(failure) as failing, records.replacing(checkpoint) as part:
-        failing.touch()  # of a process that does not lock the folder
-        part.touch()
-        with records.sole_use(tmp_path):
-            assert failing.exists()
-            assert not part.exists()
-            part.touch()
-
-
-def test_a_pretraining_removes_them_when_it_ends(tmp_path) -> None:
-    """It has another lock than a run."""
-    checkpoint = tmp_path / records.LAST
-    checkpoint.parent.mkdir()
-    with records.replacing(checkpoint) as part:
-        part.touch()
-        records.write_result(tmp_path, {})
-        assert not part.exists()
-        part.touch()

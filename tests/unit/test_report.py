@@ -4,6 +4,7 @@ import csv
 import json
 import re
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -11,11 +12,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from filelock import FileLock
 
 from posfuse.errors import Conflict
 from posfuse.evidence.collect import collect, failures, missing, plan_status
 from posfuse.evidence.metric import ACCURACY
 from posfuse.evidence.rows import row_of
+from posfuse.report import page
 from posfuse.report.sections.run_list import run_of, runs_html
 from posfuse.runs import identity, records
 from posfuse.runs.folders import run_folder
@@ -47,7 +50,8 @@ FIGURES = {
 
 
 def written(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    files = (p for p in folder.rglob("*") if p.is_file() and p.name != ".lock")
+    return {str(p.relative_to(folder)): p.read_bytes() for p in files}
 
 
 def write_whole(root):
@@ -508,6 +512,17 @@ def test_a_sweep_without_the_usual_baseline_has_its_tables(tmp_path):
     assert "60.00 ± 10.00 (3)" in text
     assert "To compare, run fusion=add with the same settings and seeds." in text
     assert "Nothing to compare" in (sweep / "report" / "index.html").read_text()
+
+
+def test_two_reports_do_not_write_into_a_folder_at_once(tmp_path):
+    write = partial(page.write, [], "mine", "posfuse report mine", pd.DataFrame(), tmp_path)
+    with ThreadPoolExecutor() as pool:
+        with FileLock(tmp_path / ".lock"):
+            second = pool.submit(write)
+            with pytest.raises(TimeoutError):
+                second.result(timeout=0.5)
+            assert not written(tmp_path)
+        assert second.result(timeout=60).exists()
 
 
 def test_a_report_of_one_run_says_what_a_comparison_needs(tmp_path):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from filelock import FileLock
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -44,15 +45,17 @@ TEMPLATES = Environment(
 def write(
     sections: Sequence[Section], title: str, command: str, made: pd.DataFrame, out: Path
 ) -> Path:
-    """Write the page, the tables and the figures into `out`. Returns the path of the page. `made`
-    are the rows of the runs."""
+    """Write the page, the tables and the figures into `out`, after another process that writes
+    there. Returns the path of the page. `made` are the rows of the runs."""
     path = out / "index.html"
-    _remove_files_of(path)
-    formats.write_tables([table for s in sections for table in s.tables], out / "tables")
-    drawn = draw_all(sections, out / "figures")
-    html = page_of(sections, title, command, _made_with(made), drawn, has_files=True)
-    with records.replacing(path) as part:  # a link is replaced, and its target is not changed
-        part.write_text(html, encoding="utf-8")
+    out.mkdir(parents=True, exist_ok=True)
+    with FileLock(out / ".lock"):
+        _remove_files_of(path)
+        formats.write_tables([table for s in sections for table in s.tables], out / "tables")
+        drawn = draw_all(sections, out / "figures")
+        html = page_of(sections, title, command, _made_with(made), drawn, has_files=True)
+        with records.replacing(path) as part:  # a link is replaced, and its target is not changed
+            part.write_text(html, encoding="utf-8")
     return path
 
 

@@ -8,7 +8,6 @@ checks them.
 import json
 import os
 import reprlib
-import uuid
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -49,7 +48,6 @@ STEPS = "steps.csv"  # of a run with at least logger.every_steps steps
 INTERRUPTED = "interrupted"  # the kind of failure by a signal
 BEST, LAST = "checkpoints/best.ckpt", "checkpoints/last.ckpt"
 ALWAYS, SOMETIMES = (PREDICTIONS, HISTORY, DIAGNOSTICS), (BY_LENGTH, MECHANISM, STEPS)
-PART = ".part"  # the suffix of a file that is being written
 RUN_AGAIN = f"remove {RESULT} to run again"  # the fix for a damaged file of a run
 WAIT = 1.0  # seconds to wait for a run's lock, because posfuse status holds it for a moment
 
@@ -212,9 +210,9 @@ def failures_in(folder: Path) -> list[tuple[Path, Record]]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path`, which no other process uses. On success it is renamed to
-    `path`; after an error it is removed."""
-    part = path.with_name(f"{path.name}.{uuid.uuid4().hex}{PART}")
+    """A temporary path beside `path`. On success it is renamed to `path`; after an error it is
+    removed."""
+    part = path.with_name(f"{path.name}.part")
     try:
         yield part
         with part.open("rb") as file:
@@ -275,9 +273,7 @@ def read_measurements(folder: Path) -> "pd.DataFrame":
 
 
 def write_result(folder: Path, record: Record) -> None:
-    """Finish a run or a pretraining, whose folder the caller has locked: write the digests of its
-    results, then the record."""
-    remove_parts(folder)
+    """Finish a run: write the digests of its results, then the record."""
     with replacing(folder / RESULT) as part:
         write_json(part, record)
         others = [name for name in (*ALWAYS, BEST, *SOMETIMES) if (folder / name).exists()]
@@ -320,8 +316,7 @@ def read_json(path: Path) -> Record:
 def sole_use(folder: Path) -> Iterator[None]:
     """Lock the run's folder. Raises AlreadyRunning while another process holds the lock.
 
-    The kernel releases the lock when the process ends, even if it is killed. What a killed process
-    was writing is removed.
+    The kernel releases the lock when the process ends, even if it is killed.
     """
     try:
         held = FileLock(folder / ".lock", timeout=WAIT).acquire()
@@ -330,12 +325,4 @@ def sole_use(folder: Path) -> Iterator[None]:
             f"{folder}: another process is running this run; wait for it or set sweep_id=NAME"
         ) from error
     with held:
-        remove_parts(folder)
         yield
-
-
-def remove_parts(folder: Path) -> None:
-    """Remove what killed processes were writing in a locked folder, such as a checkpoint."""
-    for part in [*folder.glob(f"*{PART}"), *folder.glob(f"checkpoints/*{PART}")]:
-        if not part.name.startswith(FAILURE):  # which needs no lock
-            part.unlink(missing_ok=True)
