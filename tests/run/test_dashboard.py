@@ -16,8 +16,8 @@ from posfuse.errors import InputError
 from posfuse.evidence.collect import collect
 from posfuse.report import formats
 from posfuse.report.sections.differences import short_table
-from posfuse.runs import records
-from posfuse.runs.records import Diagnostic
+from posfuse.runs import measurements, records
+from posfuse.runs.measurements import Diagnostic
 from posfuse.statistics.comparisons import Criteria, compare
 from posfuse.tracking import dashboard as code
 from posfuse.tracking import panels
@@ -210,7 +210,7 @@ def test_each_question_has_a_panel_and_operators_without_gates_have_none(tmp_pat
     assert [name for name in before if f"| {name} |" not in page] == []
     rows = [Diagnostic(1, "gate_mean", "", 0, 0, 9, 0.5)]
     folder = next(root.rglob("gate_scalar/seed=0"))
-    records.write_table(folder / records.DIAGNOSTICS, records.table_of(Diagnostic, rows))
+    measurements.write_table(folder / records.DIAGNOSTICS, measurements.table_of(Diagnostic, rows))
     after = titles(code.workspace(shown, ENTITY, "posfuse"))["Use of position"]
     assert after[:-2] == before["Use of position"]
     assert after[-2:] == ["mean gate", "CustomChart"]

@@ -7,7 +7,7 @@ import pytest
 
 from posfuse.config import CONF_DIR, TASKS
 from posfuse.errors import InputError
-from posfuse.runs import identity, records
+from posfuse.runs import identity, measurements, records
 from posfuse.runs.checks import checked, task_of
 from posfuse.tracking.finished import Finished, charts
 from posfuse.train import train
@@ -44,7 +44,7 @@ def test_the_task_in_the_docs_trains_and_is_judged_by_its_metric(
     error = (table["label"] - table["predicted"]).abs().mean()
     assert error == pytest.approx(record["test"]["error"], abs=1e-6)
     assert record["settings"]["task._target_"] == "my_tasks.RarestWord"
-    assert record["task"] == {"metric": "error", "predictions": records.OTHER}
+    assert record["task"] == {"metric": "error", "predictions": measurements.OTHER}
     assert not any("confusion" in name for name in charts(Finished.read(folder)))
     assert identity.own_code(cfg) == {"code": record["code"]}
     assert train(cfg, folder) == record
@@ -64,7 +64,7 @@ def test_a_next_token_task_of_ones_own_is_reported_as_a_language_model(
     characters = ["data.vocabulary.unit=characters", "data.max_len=8", "trainer.max_epochs=1"]
     cfg = small_config(corpus, "task.name=mine", "task._target_=mine.Mine", *characters)
     record = train(cfg, tmp_path / "default/tiny/sinusoidal/add/seed=0")
-    assert record["task"] == {"metric": "accuracy", "predictions": records.WINDOWS}
+    assert record["task"] == {"metric": "accuracy", "predictions": measurements.WINDOWS}
     printed = reported(tmp_path / "default")
     assert "bag of words" not in printed
 

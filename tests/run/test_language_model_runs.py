@@ -14,7 +14,7 @@ from documented import undocumented
 from posfuse import options
 from posfuse.errors import ConfigError, InputError
 from posfuse.model.language_model import LanguageModel
-from posfuse.runs import records
+from posfuse.runs import measurements, records
 from posfuse.runs.checks import checked
 from posfuse.train import train
 from posfuse.training.export import export
@@ -103,7 +103,7 @@ def test_bits_per_byte_are_those_of_the_texts(text_run, corpus):
 def test_the_loss_by_position_is_that_of_the_windows(text_run, corpus):
     folder, record = text_run
     loss, _ = losses_of_windows(folder, corpus, 8, 8)
-    rows = records.read_measurements(folder)
+    rows = measurements.read_measurements(folder)
     assert rows["name"].unique() == ["loss_by_position"]
     assert rows[["low", "high"]].to_numpy().tolist() == [[0, 0], [1, 1], [2, 3], [4, 7]]
     expected = [loss[:, part].mean() for part in (0, 1, slice(2, 4), slice(4, 8))]
@@ -115,7 +115,7 @@ def test_the_loss_by_position_is_that_of_the_windows(text_run, corpus):
 
 def test_the_last_line_of_a_run_has_its_tasks_own_metric(text_run, copy_run, caplog):
     for (_, record), metric in ((text_run, "bits_per_byte"), (copy_run, "exact_match")):
-        assert record["task"] == {"metric": metric, "predictions": records.WINDOWS}
+        assert record["task"] == {"metric": metric, "predictions": measurements.WINDOWS}
     folder, record = copy_run
     with caplog.at_level("INFO"):
         train(of_copy(folder.parent / "cache"), folder)

@@ -19,7 +19,8 @@ from posfuse.report.figures.svg import TITLE, mark, save
 from posfuse.report.sections import by_document, differences, paper, training_figures
 from posfuse.report.sections.own_values import scale
 from posfuse.report.sweep import Sweep
-from posfuse.runs.records import MECHANISM, WHOLE, Measurement, table_of, write_table
+from posfuse.runs.measurements import WHOLE, Measurement, table_of, write_table
+from posfuse.runs.records import MECHANISM
 from posfuse.statistics.comparisons import Criteria, compare
 from posfuse.statistics.comparisons import cells as cells_of
 from posfuse.verdicts.claims import Claims

@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from posfuse.model.positions import PositionSampler
-from posfuse.runs.records import WHOLE
+from posfuse.runs.measurements import WHOLE
 from posfuse.training import mechanism
 from posfuse.training.mechanism import (
     PENALTY,

@@ -13,14 +13,8 @@ from posfuse.evidence.saved import read_windows
 from posfuse.report import page
 from posfuse.report.entry import sections_of
 from posfuse.report.sweep import Sweep
-from posfuse.runs.records import (
-    LOSS_BY_POSITION,
-    MECHANISM,
-    WHOLE,
-    Measurement,
-    table_of,
-    write_table,
-)
+from posfuse.runs.measurements import LOSS_BY_POSITION, WHOLE, Measurement, table_of, write_table
+from posfuse.runs.records import MECHANISM
 from posfuse.statistics.budget import budgets
 from posfuse.statistics.comparisons import Criteria, compare, criteria_for, step_of
 from posfuse.statistics.over_documents import hierarchical_bootstrap

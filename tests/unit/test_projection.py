@@ -4,8 +4,8 @@ import os
 
 import pytest
 
+from posfuse.runs.measurements import Diagnostic
 from posfuse.runs.multirun import read_multirun
-from posfuse.runs.records import Diagnostic
 from posfuse.tracking.places import PLACES, prepare
 from posfuse.tracking.projection import STEP, Cell, config, display_name, rows, run_id, short_name
 from small_records import ask

@@ -11,9 +11,9 @@ from omegaconf import OmegaConf
 
 from posfuse import seals, untrusted
 from posfuse.errors import InputError
-from posfuse.runs import configs, records
+from posfuse.runs import configs, measurements, records
+from posfuse.runs.measurements import Diagnostic
 from posfuse.runs.multirun import read_multirun
-from posfuse.runs.records import Diagnostic
 from processes import HANG
 from refusals import refusal
 from small_records import write_failure
@@ -120,13 +120,13 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
 
 def test_a_table_has_the_columns_and_types_that_posfuse_writes(tmp_path, monkeypatch):
     rows = [Diagnostic(1, "norm_ratio", "", 0, 0, 4, 0.5)]
-    table = records.table_of(records.Diagnostic, rows)
-    records.write_table(tmp_path / records.DIAGNOSTICS, table)
+    table = measurements.table_of(measurements.Diagnostic, rows)
+    measurements.write_table(tmp_path / records.DIAGNOSTICS, table)
     path = tmp_path / "diagnostics.parquet"
-    assert records.read_table(path, Diagnostic).to_dict("records") == [vars(rows[0])]
+    assert measurements.read_table(path, Diagnostic).to_dict("records") == [vars(rows[0])]
     empty = tmp_path / "no_rows.parquet"  # of a run that ends before its first epoch does
-    records.write_table(empty, records.table_of(Diagnostic, []))
-    assert list(records.read_table(empty, Diagnostic)) == list(table)
+    measurements.write_table(empty, measurements.table_of(Diagnostic, []))
+    assert list(measurements.read_table(empty, Diagnostic)) == list(table)
     good = pd.read_parquet(path)
     for wrong, reason in (
         (good.drop(columns="n"), "has no n"),
@@ -138,13 +138,13 @@ def test_a_table_has_the_columns_and_types_that_posfuse_writes(tmp_path, monkeyp
     ):
         wrong.to_parquet(path)
         with pytest.raises(InputError, match=reason):
-            records.read_table(path, Diagnostic)
+            measurements.read_table(path, Diagnostic)
     write(path, "PAR1 and no more")
     with pytest.raises(InputError, match=r"diagnostics\.parquet: not readable"):
-        records.read_table(path, Diagnostic)
+        measurements.read_table(path, Diagnostic)
     write(tmp_path / "mechanism.parquet", "PAR1 and no more")
     with pytest.raises(InputError, match=r"mechanism\.parquet: not readable"):
-        records.read_measurements(tmp_path)
+        measurements.read_measurements(tmp_path)
 
 
 def test_a_table_of_a_few_bytes_with_very_many_rows_is_refused(tmp_path):

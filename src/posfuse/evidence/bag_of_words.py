@@ -23,7 +23,8 @@ from posfuse.data.token_store import TokenizedSplit, open_store
 from posfuse.errors import InputError
 from posfuse.runs.configs import read_config, with_folders
 from posfuse.runs.identity import PART_NUMERICS
-from posfuse.runs.records import CLASSES, Record, write_json
+from posfuse.runs.measurements import CLASSES
+from posfuse.runs.records import Record, write_json
 from posfuse.runs.seeds import BY_RUN, validation_seed, with_split_seed
 from posfuse.seals import digest_of
 from posfuse.untrusted import read_json

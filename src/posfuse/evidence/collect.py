@@ -12,8 +12,9 @@ from posfuse.errors import AlreadyRunning, InputError
 from posfuse.evidence.metric import Metric
 from posfuse.evidence.rows import row_of
 from posfuse.runs.folders import AXES, lies_in, variant_of
+from posfuse.runs.measurements import CLASSES
 from posfuse.runs.multirun import MULTIRUN, has_result, read_multirun
-from posfuse.runs.records import CLASSES, RESULT, Record, failures_in
+from posfuse.runs.records import RESULT, Record, failures_in
 from posfuse.runs.usable import usable
 
 CELL = ["data", "encoding", "fusion", "variant"]

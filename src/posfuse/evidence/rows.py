@@ -15,7 +15,8 @@ from posfuse.errors import InputError
 from posfuse.evidence.metric import METRICS
 from posfuse.runs.folders import VARIANT_LETTERS
 from posfuse.runs.identity import flatten
-from posfuse.runs.records import CLASSES, OTHER, WINDOWS, Record
+from posfuse.runs.measurements import CLASSES, OTHER, WINDOWS
+from posfuse.runs.records import Record
 
 BY_LENGTH = re.compile(r"(lengths|sliding)\.([0-9]+)\.(\w+)")
 

@@ -14,14 +14,8 @@ from posfuse.errors import InputError, input_errors
 from posfuse.evidence.collect import CELL
 from posfuse.evidence.metric import ACCURACY, BITS_PER_BYTE, EXACT_MATCH, GREEDY_ACCURACY, Metric
 from posfuse.evidence.rows import is_number
-from posfuse.runs.records import (
-    HISTORY,
-    PREDICTIONS,
-    RESULT,
-    Measurement,
-    read_history,
-    read_measurements,
-)
+from posfuse.runs.measurements import Measurement, read_history, read_measurements
+from posfuse.runs.records import HISTORY, PREDICTIONS, RESULT
 from posfuse.seals import check_whole
 from posfuse.untrusted import read_parquet
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from posfuse.evidence.collect import missing, predicting
 from posfuse.evidence.metric import ACCURACY, METRICS, Metric
-from posfuse.runs.records import WINDOWS
+from posfuse.runs.measurements import WINDOWS
 from posfuse.statistics.cells import is_held
 from posfuse.statistics.comparisons import Criteria, cells, compare, criteria_for
 from posfuse.statistics.documents import DocumentEvidence, document_evidence

@@ -1,4 +1,4 @@
-"""The files of a run: its record and its measurements.
+"""The record of a run and the names of its files. `measurements` has its tables.
 
 Every file is written with another name and then renamed. result.json is the last file, so a folder
 with a result.json has a finished run. SHA256SUMS has the digests of the results; `sha256sum -c`
@@ -8,15 +8,13 @@ checks them.
 import json
 import os
 import reprlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import Any
 
 from filelock import FileLock, Timeout
-from pyarrow.csv import read_csv
 
 from posfuse import seals, untrusted
 from posfuse.config import Config
@@ -33,17 +31,11 @@ from posfuse.runs.identity import (
 )
 from posfuse.seals import SUMS, check_whole, digest, is_whole
 
-if TYPE_CHECKING:  # importing pandas takes half a second, and help does not need it
-    import pandas as pd
-
 SCHEMA = 3  # of result.json's keys
 RESULT, FAILURE, PROGRESS = "result.json", "failure.json", "progress.json"
 PREDICTIONS, HISTORY, DIAGNOSTICS = "predictions.parquet", "history.csv", "diagnostics.parquet"
 BY_LENGTH = "predictions_by_length.parquet"  # of a run with data.test_lengths
 MECHANISM = "mechanism.parquet"  # of a run with trainer.mechanism; its rows are Measurements
-CLASSES, WINDOWS, OTHER = "classes", "windows", "other"  # the rows of predictions.parquet
-WHOLE = -1  # the layer of a measurement without a layer
-LOSS_BY_POSITION = "loss_by_position"  # of a language model, in nats
 STEPS = "steps.csv"  # of a run with at least logger.every_steps steps
 INTERRUPTED = "interrupted"  # the kind of failure by a signal
 BEST, LAST = "checkpoints/best.ckpt", "checkpoints/last.ckpt"
@@ -52,51 +44,6 @@ RUN_AGAIN = f"remove {RESULT} to run again"  # the fix for a damaged file of a r
 WAIT = 1.0  # seconds to wait for a run's lock, because posfuse status holds it for a moment
 
 Record = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Diagnostic:
-    """A row of diagnostics.parquet: `name` over `n` tokens, queries, documents, or steps of a
-    gradient norm; n is 1 for a token scale. It is the mean, except for `norm_ratio` and `gate_std`.
-
-    `by` is the variable that lies between low and high, inclusive: "position" (from 0), "frequency"
-    (occurrences of the word in the training split), "layer" (from 1), "offset" (the position of the
-    first token, of `accuracy_unshifted` and `accuracy_shifted`), or "" for all together. Entropies
-    are in bits, accuracies are shares.
-    """
-
-    epoch: int  # from 1
-    name: str
-    by: str
-    low: int
-    high: int
-    n: int
-    value: float
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """A row of mechanism.parquet: the mean of `name` over `n` pairs, tokens or documents.
-
-    Layer 0 is the fused input, layers from 1 are the encoder's blocks, WHOLE is the model. A
-    distance in tokens, or a place in the window, lies between low and high, inclusive. Both are 0
-    for other measurements.
-    """
-
-    name: str
-    layer: int
-    n: int
-    value: float
-    low: int = 0
-    high: int = 0
-
-
-def predictions_of(table: "pd.DataFrame", label_names: Collection[str]) -> str:
-    """What the rows of PREDICTIONS are: documents with one of the named classes, windows of a
-    language model, or something else of the user's own task."""
-    if label_names and {"label", "predicted"} <= {*table}:
-        return CLASSES
-    return WINDOWS if {"targets", "right", "loss"} <= {*table} else OTHER
 
 
 def identity(cfg: Config, folder: Path) -> Record:
@@ -220,56 +167,6 @@ def replacing(path: Path) -> Iterator[Path]:
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
-
-
-def table_of(row: type, rows: Sequence[Any]) -> "pd.DataFrame":
-    """The instances of a dataclass as a frame with its columns."""
-    import pandas as pd
-
-    return pd.DataFrame(rows, columns=[f.name for f in fields(row)])
-
-
-def write_table(path: Path, table: "pd.DataFrame") -> None:
-    """A frame as CSV or as Parquet, by the file's suffix."""
-    with replacing(path) as part:
-        write = table.to_csv if path.suffix == ".csv" else table.to_parquet
-        # An open file, because pyarrow refuses a path with other letters than those of the locale.
-        with part.open("wb") as file:
-            write(file, index=False)
-
-
-def read_history(folder: Path, name: str = HISTORY) -> "pd.DataFrame":
-    """The rows of the learning curve by evaluation, or of STEPS. Raises OSError, or ValueError with
-    the reason."""
-    path = folder / name
-    check_whole(path)
-    untrusted.check_file(path, untrusted.LARGEST_CSV)
-    with path.open("rb") as file:
-        history: pd.DataFrame = read_csv(file).to_pandas()
-    if history.empty:
-        raise ValueError("no rows")
-    return history
-
-
-def read_table(path: Path, row: type) -> "pd.DataFrame":
-    """A Parquet file of a run, whose rows are instances of a dataclass. Raises InputError if the
-    file is missing or damaged."""
-    kinds = {int: "a whole number", float: "a number", str: "a text"}
-    with input_errors(f"{path}: not readable", RUN_AGAIN):
-        check_whole(path)
-        columns = {name: kinds[kind] for name, kind in get_type_hints(row).items()}
-        table = untrusted.read_parquet(path, columns)
-        for name, kind in columns.items():
-            if kind != kinds[float] and table[name].isna().any():
-                raise ValueError(f"{name} has missing values")
-    return table
-
-
-def read_measurements(folder: Path) -> "pd.DataFrame":
-    """The rows of mechanism.parquet; none without the file (older versions,
-    trainer.mechanism=false). Raises InputError if the file is damaged."""
-    path = folder / MECHANISM
-    return read_table(path, Measurement) if path.exists() else table_of(Measurement, [])
 
 
 def write_result(folder: Path, record: Record) -> None:

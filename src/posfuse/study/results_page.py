@@ -16,7 +16,8 @@ from posfuse.report.sections.run_list import run_of, runs_html
 from posfuse.report.sections.section import RESULTS, RUN_LIST, THE_PLAN, Drawing, Section, drawing
 from posfuse.report.table import Table
 from posfuse.runs.identity import flatten
-from posfuse.runs.records import DIAGNOSTICS, Diagnostic, read_table
+from posfuse.runs.measurements import Diagnostic, read_table
+from posfuse.runs.records import DIAGNOSTICS
 from posfuse.statistics.cautions import Cautions
 from posfuse.study import caveats, figure, tables, tables_of_arms
 from posfuse.study.arm_sweep import OUTPUT

@@ -27,8 +27,8 @@ from posfuse.report import formats
 from posfuse.report.figures.style import look, rc_style
 from posfuse.report.sections.by_test_length import chance_of, results_by_length
 from posfuse.report.sections.differences import forest, short_table
-from posfuse.runs import configs, records
-from posfuse.runs.records import Diagnostic
+from posfuse.runs import configs, measurements, records
+from posfuse.runs.measurements import Diagnostic
 from posfuse.statistics.cells import is_held
 from posfuse.statistics.comparisons import Criteria, compare, criteria_for
 from posfuse.statistics.lengths import by_test_length
@@ -56,7 +56,7 @@ class Shown:
     def has_gates(self) -> bool:
         one_of_each = self.runs.drop_duplicates("fusion")["folder"].map(Path)
         written = [folder for folder in one_of_each if (folder / records.DIAGNOSTICS).exists()]
-        tables = (records.read_table(f / records.DIAGNOSTICS, Diagnostic) for f in written)
+        tables = (measurements.read_table(f / records.DIAGNOSTICS, Diagnostic) for f in written)
         return any("gate_mean" in set(table["name"]) for table in tables)
 
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from posfuse import seals, untrusted
 from posfuse.errors import InputError, input_errors
-from posfuse.runs import identity, records
+from posfuse.runs import identity, measurements, records
 from posfuse.runs.coverage import coverage_warning
-from posfuse.runs.records import Diagnostic
+from posfuse.runs.measurements import Diagnostic
 from posfuse.tracking.projection import STEP, Cell, config, confusion_key, log_rows, rows
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Finished:
         history, steps = _read_rows(folder, records.HISTORY), []
         if (folder / records.STEPS).exists():
             steps = _read_rows(folder, records.STEPS)
-        frame = records.read_table(folder / records.DIAGNOSTICS, Diagnostic)
+        frame = measurements.read_table(folder / records.DIAGNOSTICS, Diagnostic)
         diagnostics = [Diagnostic(*row) for row in frame.itertuples(index=False, name=None)]
         # The diagnostics of the trained model are in the summary, as position/...
         inside = [row for row in diagnostics if not row.name.startswith("accuracy")]
@@ -88,7 +88,7 @@ class Finished:
 
 def _read_rows(folder: Path, name: str) -> list[dict[str, float]]:
     with input_errors(f"{folder / name}: not readable", records.RUN_AGAIN):
-        table = records.read_history(folder, name)
+        table = measurements.read_history(folder, name)
         counts = table[[column for column in ("epoch", "step") if column in table]]
         if not np.isfinite(counts.to_numpy(float)).all():
             raise ValueError("has values that are not numbers")
@@ -112,7 +112,7 @@ def charts(finished: Finished) -> dict[str, Any]:
     if gates := [[row.low, row.value] for row in best if row.name == "gate_mean"]:
         by_position = wandb.Table(["position", "gate"], gates)  # type: ignore[arg-type]
         media["gates"] = wandb.plot.line(by_position, "position", "gate", title=GATES)
-    if record["task"]["predictions"] == records.CLASSES:
+    if record["task"]["predictions"] == measurements.CLASSES:
         path = finished.folder / records.PREDICTIONS
         with input_errors(f"{path}: not usable", records.RUN_AGAIN):
             classes = dict.fromkeys(("label", "predicted"), "a whole number")

@@ -21,7 +21,7 @@ from posfuse.errors import InputError
 from posfuse.process import signals
 from posfuse.runs import identity, records
 from posfuse.runs.checks import task_of
-from posfuse.runs.records import Diagnostic
+from posfuse.runs.measurements import Diagnostic
 from posfuse.tracking import projection
 from posfuse.tracking.places import prepare
 from posfuse.tracking.projection import Cell

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from posfuse.config import LoggerConfig
 from posfuse.runs import records
 from posfuse.runs.folders import AXES, other_overrides
+from posfuse.runs.measurements import Diagnostic
 from posfuse.runs.multirun import Multirun, sweep_of
-from posfuse.runs.records import Diagnostic
 from posfuse.tracking.places import project_of
 
 if TYPE_CHECKING:  # wandb takes half a second to import, and runs with logger=none do not need it

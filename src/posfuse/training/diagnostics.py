@@ -19,7 +19,7 @@ from posfuse.model.encoder import Attention, valid_positions
 from posfuse.model.fusion import Gated
 from posfuse.model.network import PositionClassifier
 from posfuse.model.positions import as_tensor
-from posfuse.runs.records import Diagnostic
+from posfuse.runs.measurements import Diagnostic
 
 BATCH = 16  # documents
 QUERIES = 128  # largest number in a document

@@ -32,7 +32,7 @@ from torch import Tensor
 from posfuse.data.batching import Batch
 from posfuse.model.encoder import valid_positions
 from posfuse.model.network import PositionClassifier
-from posfuse.runs.records import WHOLE, Measurement
+from posfuse.runs.measurements import WHOLE, Measurement
 from posfuse.training.diagnostics import SHUFFLE_SEED, bins, by_layer, places, random_order
 
 WITHIN = 2  # tokens

@@ -14,7 +14,7 @@ from posfuse.data.batching import Batch, Documents
 from posfuse.errors import Diverged
 from posfuse.model.network import FusionTransformer, seed_from
 from posfuse.process.distributed import items_of_all, sum_of_all, world_size
-from posfuse.runs.records import Measurement
+from posfuse.runs.measurements import Measurement
 from posfuse.training.optimizer import optimizer, schedule
 
 CHECK_EVERY = 50  # steps between two checks that the loss is finite

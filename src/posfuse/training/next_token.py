@@ -15,7 +15,7 @@ from posfuse.data.batching import Batch, Documents
 from posfuse.data.windows import IGNORED
 from posfuse.model.language_model import LanguageModel
 from posfuse.process.distributed import items_of_all
-from posfuse.runs.records import LOSS_BY_POSITION, WHOLE, Measurement
+from posfuse.runs.measurements import LOSS_BY_POSITION, WHOLE, Measurement
 from posfuse.training.diagnostics import bins
 from posfuse.training.module import TrainingModule
 

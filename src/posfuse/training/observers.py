@@ -19,7 +19,7 @@ from posfuse.data.batching import Batch
 from posfuse.data.datamodule import TextDataModule
 from posfuse.data.evaluations import ONE_PER_EPOCH, Evaluations
 from posfuse.model.network import PositionClassifier
-from posfuse.runs.records import Diagnostic, Measurement
+from posfuse.runs.measurements import Diagnostic, Measurement
 from posfuse.training.diagnostics import (
     attention_entropy,
     fusion_of_tokens,

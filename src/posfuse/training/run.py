@@ -25,10 +25,11 @@ from posfuse.model.network import Backbone
 from posfuse.process import environment, signals
 from posfuse.process.devices import device_of
 from posfuse.process.distributed import rank
-from posfuse.runs import identity, records
+from posfuse.runs import identity, measurements, records
 from posfuse.runs.configs import read_config
 from posfuse.runs.coverage import coverage_warning, repetition
-from posfuse.runs.records import Diagnostic, Measurement, Record
+from posfuse.runs.measurements import Diagnostic, Measurement
+from posfuse.runs.records import Record
 from posfuse.training import masked_pretraining
 from posfuse.training.build import build_backbone, build_data, build_module, build_trainer
 from posfuse.training.checkpoints import Checkpoints, read_checkpoint
@@ -138,7 +139,7 @@ def pretrain(cfg: Config) -> Path | None:
         stopwatch.begin("fit")
         fit(cfg, folder, data, module, history, stopwatch)
         signals.check("; pretraining is saved")
-        records.write_table(folder / records.HISTORY, pd.DataFrame(history.rows))
+        measurements.write_table(folder / records.HISTORY, pd.DataFrame(history.rows))
         content = {
             **own,
             "settings": identity.settings(cfg),
@@ -226,7 +227,7 @@ def record(
     """
     epoch, turns = history.evaluations.epoch, trainer.current_epoch
     test, best_epoch = tested["test"], epoch(history.best)
-    predictions = records.predictions_of(test.predictions, facts["label_names"])
+    predictions = measurements.predictions_of(test.predictions, facts["label_names"])
     content = {
         **facts,
         "task": facts["task"] | {"predictions": predictions},
@@ -244,7 +245,7 @@ def record(
     all_diagnostics = [*diagnostics.rows, *diagnostics.worth_rows(best_epoch)]
     tables = {
         records.HISTORY: pd.DataFrame(history.rows),
-        records.DIAGNOSTICS: records.table_of(Diagnostic, all_diagnostics),
+        records.DIAGNOSTICS: measurements.table_of(Diagnostic, all_diagnostics),
         records.PREDICTIONS: test.predictions,
     }
     if history.steps:
@@ -254,7 +255,7 @@ def record(
     if diagnostics.measurements:
         content["mechanism"] = {"documents": diagnostics.measured_documents}
     if every := [*test.measurements, *diagnostics.measurements]:
-        tables[records.MECHANISM] = records.table_of(Measurement, every)
+        tables[records.MECHANISM] = measurements.table_of(Measurement, every)
     by_length = []
     for split, of_split in tested.items():
         kind, _, length = split.partition("@")
@@ -269,7 +270,7 @@ def record(
     for name in {*records.SOMETIMES} - {*tables}:  # of an earlier run in this folder
         (folder / name).unlink(missing_ok=True)
     for name, table in tables.items():
-        records.write_table(folder / name, table)
+        measurements.write_table(folder / name, table)
     signals.check(f"; saved at step {trainer.global_step}")  # a signal since the last batch
     records.write_result(folder, content)
     for name in (records.LAST, records.PROGRESS):  # a finished run needs neither

@@ -19,7 +19,7 @@ from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.report.figures import plot, style, svg
 from posfuse.report.sections.section import TRAINING, Section, drawing
 from posfuse.report.sweep import Sweep
-from posfuse.runs.records import LOSS_BY_POSITION, WHOLE
+from posfuse.runs.measurements import LOSS_BY_POSITION, WHOLE
 
 LEAST_RATIO = 1 / 32  # the lower end of the axis
 LEAST_R2 = -0.1  # the end of an axis
