@@ -45,8 +45,8 @@ class History(Callback):
     for each evaluation, and `steps`: {"step", "train_loss", "lr"}, one for each `every` steps.
 
     The training loss is the mean over the documents since the last evaluation or the last of
-    `steps`; lr belongs to the next step. `on_row` is called after each new row. `started` is the
-    time at which the run's first process began.
+    `steps`; lr is that of the step. `on_row` is called after each new row. `started` is the time at
+    which the run's first process began.
     """
 
     def __init__(
@@ -56,11 +56,15 @@ class History(Callback):
         self.rows: list[dict[str, float]] = []
         self.steps: list[dict[str, float]] = []
         self.counted = (0.0, 0)  # of this epoch at the last of `steps`: loss and documents
+        self.rate = 0.0  # learning rate of the last step; a schedule changes it after the step
         self.best = 0  # the evaluation, from 0, whose weights are tested
         self.on_row: Callable[[], None] = lambda: None
 
     def on_train_epoch_start(self, trainer: L.Trainer, module: Any) -> None:
         self.counted = (0.0, 0)
+
+    def on_before_optimizer_step(self, trainer: L.Trainer, module: Any, optimizer: Any) -> None:
+        self.rate = optimizer.param_groups[0]["lr"]
 
     def on_train_batch_end(self, trainer: L.Trainer, module: Any, *_: Any) -> None:
         step, last = trainer.global_step, self.steps[-1]["step"] if self.steps else 0
@@ -69,8 +73,7 @@ class History(Callback):
         loss, documents = module.epoch_loss()
         mean = (loss - self.counted[0]) / (documents - self.counted[1])
         self.counted = loss, documents
-        rate = trainer.optimizers[0].param_groups[0]["lr"]
-        self.steps.append({"step": step, "train_loss": mean, "lr": rate})
+        self.steps.append({"step": step, "train_loss": mean, "lr": self.rate})
         if not trainer.fit_loop.epoch_loop.batch_progress.is_last_batch:
             self.on_row()
 
