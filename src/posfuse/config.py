@@ -219,7 +219,9 @@ class TrainerConfig:
     limit_batches: int | None = option(None, "batches per split, for a trial; null: all", least=1)
     checkpoint_minutes: float = option(10.0, "minutes between saves within an epoch", above=0)
     mechanism: bool = option(True, "measure how the trained model uses position")
-    progress: str = one_of("auto: bar in a terminal, else lines", "auto", "bar", "lines", "none")
+    progress: str = one_of(
+        "auto: bar in a terminal, else lines; none for runs at once", "auto", "bar", "lines", "none"
+    )
 
 
 @dataclass

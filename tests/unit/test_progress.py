@@ -3,7 +3,8 @@
 from types import SimpleNamespace
 
 from posfuse.data.evaluations import Evaluations
-from posfuse.training.progress import Bar, results
+from posfuse.process import signals
+from posfuse.training.progress import Bar, Stopwatch, detail, progress_callbacks, results, terminal
 
 
 def test_the_bar_counts_epochs_from_1_and_shows_the_last_evaluation():
@@ -26,3 +27,14 @@ def test_the_bar_counts_epochs_from_1_and_shows_the_last_evaluation():
     assert [*results(trainer)] == ["train loss", "validation loss", "accuracy", "macro f1"]
     state.fn = "test"
     assert first.render(task).plain == "Testing"
+
+
+def test_runs_at_once_write_no_progress_into_one_terminal(tmp_path, monkeypatch):
+    """Several bars would overwrite each other, and their lines do not name their runs."""
+    monkeypatch.setattr("sys.stdout", SimpleNamespace(isatty=lambda: True))
+    given = tmp_path, Evaluations(), Stopwatch()
+    bar, lines = progress_callbacks("auto", *given)
+    assert (type(bar), lines.lines) == (Bar, detail)
+    monkeypatch.setattr(signals, "launcher", "parallel")
+    assert [each.lines for each in progress_callbacks("auto", *given)] == [detail]
+    assert [each.lines for each in progress_callbacks("lines", *given)] == [terminal]

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, ProgressColumn, Task, TimeRemainingColumn
 from rich.text import Text
 
 from posfuse.data.evaluations import Evaluations
+from posfuse.process import signals
 from posfuse.runs import records
 
 terminal = logging.getLogger("posfuse.training.progress")
@@ -121,7 +122,9 @@ def progress_callbacks(
     progress: str, folder: Path, evaluations: Evaluations, stopwatch: Stopwatch
 ) -> list[Callback]:
     """Callbacks for trainer.progress = auto, bar, lines or none; `folder` is the run's."""
-    if progress == "auto":
+    if progress == "auto" and signals.is_worker():
+        progress = "none"  # several runs would write into one terminal
+    elif progress == "auto":
         progress = "bar" if sys.stdout.isatty() else "lines"
     lines = EpochLines(terminal if progress == "lines" else detail, folder, evaluations, stopwatch)
     return [Bar(evaluations), lines] if progress == "bar" else [lines]
