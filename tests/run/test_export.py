@@ -14,12 +14,13 @@ from safetensors.torch import save_file
 from posfuse.errors import InputError
 from posfuse.model.fusion import Add
 from posfuse.model.network import PositionClassifier
+from posfuse.runs.checks import checked
 from posfuse.train import train
 from posfuse.training.export import _checksum, export, load_export
 from posfuse.training.trained import load_run
 from recipes import blocks
 from refusals import refusal
-from small_runs import small_config, write_corpus
+from small_runs import SMALL, composed, small_config, write_corpus
 
 
 def trained(folder, *overrides):
@@ -104,6 +105,27 @@ def test_the_reader_of_an_export_needs_no_corpus_of_ones_own(tmp_path, monkeypat
     with pytest.raises(InputError, match="cannot import"):
         load_run(run)
     assert load_export(tmp_path / "model.safetensors").probabilities(["word"]).shape == (1, 3)
+
+
+@pytest.mark.parametrize("target", ["posfuse.data.tasks.parity", "own_parity.parity"])
+def test_a_model_of_a_task_reads_strings_beyond_the_trained_length(target, tmp_path, monkeypatch):
+    """The label depends on the last symbol too, so a cut string would have another one."""
+    (tmp_path / "own_parity.py").write_text("from posfuse.data.tasks import parity")
+    monkeypatch.syspath_prepend(tmp_path)
+    own = ["data=parity", f"data.corpus._target_={target}", "data.corpus.lengths=[2,6]"]
+    own += ["data.max_len=6", "data.test_lengths=[12]", "data.corpus.sizes=[40,20,20]"]
+    own += [f"cache_dir={tmp_path}", *SMALL]
+    cfg = checked(composed(*own))
+    train(cfg, tmp_path)
+    export(tmp_path, tmp_path / "model.safetensors")
+    exported = load_export(tmp_path / "model.safetensors")
+    expected = pd.read_parquet(tmp_path / "predictions_by_length.parquet")
+    data = load_run(tmp_path)[1]
+    strings = data.documents["test@12"]
+    rows = strings[np.arange(len(strings))].ids.tolist()
+    texts = [" ".join(data.store.words(ids)) for ids in rows]
+    found = exported.probabilities(texts).log().numpy()
+    np.testing.assert_allclose(found, expected.filter(like="log_p_"), atol=1e-5)
 
 
 def signed(weights, header):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from posfuse.model.fusion import Concat, Fusion
+from posfuse.model.fusion import Add, Concat, Fusion
 from posfuse.model.network import Backbone, PositionClassifier
 from recipes import blocks
 from variants import OPERATORS, batch_of, make_network, pairs, random_tensor, randomized
@@ -35,6 +35,24 @@ def test_a_folded_model_gives_the_logits_of_its_origin(name, encoding, norm):
     fused = origin.fuse(ids, positions)
     torch.testing.assert_close(origin.fold().fuse(ids, positions), fused, rtol=0, atol=1e-12)
     check_equal(origin.fold(), origin, torch.float32)
+
+
+def test_a_network_that_reads_in_another_way_is_not_folded():
+    """Its fold would ignore what the class adds."""
+
+    class Doubled(Add):
+        def forward(self, tokens, table, positions=0):
+            return 2 * super().forward(tokens, table, positions)
+
+    class Unpooled(PositionClassifier):
+        def classify(self, fused, lengths, positions=0):
+            return self.head(fused[:, 0])
+
+    for kind, name in ((Doubled, "forward"), (Unpooled, "classify")):
+        origin = network("add")
+        (origin.fusion if issubclass(kind, Add) else origin).__class__ = kind
+        with pytest.raises(ValueError, match=f"{kind.__name__} has its own {name}, which a folded"):
+            origin.fold()
 
 
 def test_a_document_without_words_counts_as_one_padding():

@@ -191,7 +191,11 @@ MISTAKES = {
     "Joined": (lambda e, p: (e, p), "Joined.merge returns no tensor for tokens (2, 3, 64)"),
     "Summed": (lambda e, p: e.sum(1, keepdim=True), "Summed.merge returns torch.Size([2, 1, 64])"),
     "Wide": (lambda e, p: torch.cat((e, e), -1) @ torch.ones(64, 64), "Wide.merge fails for "
-             "tokens (2, 3, 64) and a table (3, 64) (mat1 and mat2 shapes"),
+             "tokens (2, 3, 64) and a table (3, 64) (RuntimeError: mat1 and mat2 shapes"),
+    "Packed": (lambda e, p: e.missing, "Packed.merge fails for tokens (2, 3, 64) and a table (3, "
+               "64) (AttributeError: 'Tensor' object has no attribute 'missing'); return"),
+    "Divided": (lambda e, p: e + int("x"), "(ValueError: invalid literal"),
+    "Called": (lambda e, p: e(p), "(TypeError: 'Tensor' object is not callable); return"),
 }  # fmt: skip
 
 
@@ -201,7 +205,8 @@ def test_an_operator_that_returns_another_shape_is_named(name, monkeypatch):
     own = type(name, (Add,), {"merge": lambda self, token, position: merge(token[0], position[0])})
     monkeypatch.setitem(sys.modules, "my_operators", SimpleNamespace(**{name: own}))
     line = refusal(build_parts, checked(composed(f"fusion._target_=my_operators.{name}")))
-    assert f"fusion=add: {expected}" in line
+    assert line.startswith(f"encoding=sinusoidal fusion=add: {name}.merge ")
+    assert expected in line
 
 
 class Dropped(Add):

@@ -57,8 +57,8 @@ def check_merge(fusion: Fusion) -> None:
     try:
         if (shape := getattr(fusion(tokens, table), "shape", "no tensor")) != tokens.shape:
             got = f"returns {shape} for {given}"
-    except (RuntimeError, IndexError) as error:  # torch's errors about shapes
-        got = f"fails for {given} ({' '.join(str(error).split())})"
+    except Exception as error:  # noqa: BLE001 - an operator of the user's own may raise anything
+        got = f"fails for {given} ({type(error).__name__}: {' '.join(str(error).split())})"
     fusion.train()
     if got:
         fix = f"return a tensor of the tokens' shape, (..., d) with d = {fusion.d_model}"
@@ -156,7 +156,16 @@ class PositionClassifier(FusionTransformer):
     @torch.no_grad()
     def fold(self) -> "FoldedClassifier":
         """A copy for inference with the same logits, whose token and position parts are already
-        computed."""
+        computed. Raises ValueError for a subclass, here or of Fusion, with another way to read a
+        document."""
+        own = PositionClassifier, ("forward", "classify", "encode", "fuse", "tokens")
+        for part, usual, names in ((self, *own), (self.fusion, Fusion, ("forward", "parts"))):
+            kind = type(part)
+            for name in names:
+                if getattr(kind, name) is not getattr(usual, name):
+                    raise ValueError(
+                        f"{kind.__name__} has its own {name}, which a folded model does not use"
+                    )
         return FoldedClassifier(self)
 
 

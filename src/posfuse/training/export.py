@@ -21,11 +21,12 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from posfuse.config import Config, is_pretrained, longest
+from posfuse.data.corpora import is_task
+from posfuse.data.own_code import is_own
 from posfuse.data.token_store import VOCABULARY
 from posfuse.data.vocabulary import Tokens, tokens_of
 from posfuse.errors import InputError, input_errors
-from posfuse.model.fusion import Fusion
-from posfuse.model.network import FoldedClassifier, PositionClassifier
+from posfuse.model.network import FoldedClassifier
 from posfuse.runs import configs, records
 from posfuse.runs.checks import checked
 from posfuse.training.build import build_network
@@ -92,19 +93,18 @@ def export(run: str | Path, path: str | Path) -> None:
             f"{run}: a run with data.word_order=shuffled, but an exported model reads a text in "
             "its own order; use posfuse.training.trained.load_run"
         )
-    of_network = PositionClassifier, ("forward", "classify", "encode", "fuse", "tokens")
-    parts = (classifier.model, *of_network), (classifier.model.fusion, Fusion, ("forward", "parts"))
-    for module, usual, names in parts:
-        for name in names:
-            if getattr(type(module), name) is not getattr(usual, name):
-                raise InputError(
-                    f"{run}: {type(module).__name__} has its own {name}, which a folded model does "
-                    "not use; use posfuse.training.trained.load_run"
-                )
-    if not str((cfg.data.corpus or {}).get("_target_", "posfuse.")).startswith("posfuse."):
-        # A model needs no corpus, and its reader may not have the module of this one.
-        # A text is read up to the longest length, which a generated task may not name by max_len.
-        lengths = [n] if (n := longest(cfg.data)) > cfg.data.max_len else []
+    try:
+        folded = classifier.model.fold()
+    except ValueError as error:
+        raise InputError(f"{run}: {error}; use posfuse.training.trained.load_run") from error
+    reach, target = longest(cfg.data), (cfg.data.corpus or {}).get("_target_", "posfuse.")
+    # A model needs no corpus, and its reader may not have the module of this one. A string of a
+    # task is read as a whole, a text up to max_len.
+    if is_task(cfg.data):
+        data_without = replace(cfg.data, corpus=None, path=cfg.data.name, max_len=reach)
+        cfg = replace(cfg, data=replace(data_without, test_lengths=[]))
+    elif is_own(target):
+        lengths = [reach] if reach > cfg.data.max_len else []
         data_without = replace(cfg.data, corpus=None, path=cfg.data.name, test_lengths=lengths)
         cfg = replace(cfg, data=data_without)
     header = {
@@ -112,7 +112,7 @@ def export(run: str | Path, path: str | Path) -> None:
         "label_names": json.dumps(data.store.label_names),
         "vocabulary": (data.store.folder / VOCABULARY).read_text(encoding="utf-8"),
     }
-    weights = {k: v.contiguous() for k, v in classifier.model.fold().state_dict().items()}
+    weights = {k: v.contiguous() for k, v in folded.state_dict().items()}
     with input_errors(f"path: {str(path)!r} cannot be written", "give another path"):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         with records.replacing(Path(path)) as part:
