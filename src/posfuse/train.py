@@ -4,6 +4,7 @@ import contextlib
 import logging
 import math
 import os
+import re
 import shlex
 import sys
 import textwrap
@@ -22,19 +23,18 @@ from posfuse.config import CONF_DIR, Config
 from posfuse.data.corpora import use_only_hub_cache
 from posfuse.errors import HubUnreachable, InputError, TrainingError, lacks_memory
 from posfuse.process import signals
-from posfuse.process.arguments import overrides_first
+from posfuse.process.arguments import config_options, overrides_first, shell_line
 from posfuse.runs import configs, hydra_errors, records
 from posfuse.runs.checks import checked, task_of
 from posfuse.runs.folders import other_overrides
 from posfuse.runs.hydra_errors import one_line
-from posfuse.runs.multirun import read_multirun
+from posfuse.runs.multirun import place_of
 from posfuse.sweeps.failures import message_of, record_failure, report
 from posfuse.sweeps.skipping import done_line, label_of, score_of
 from posfuse.tracking.live import track
 
 log = logging.getLogger(__name__)
 DEFAULT = "training the default, a small model on BBC News: under a minute on two idle cores"
-SWEEP = "posfuse train -m fusion=add,concat seed=0,1,2 sweep_id=mine"
 LANGUAGE_MODEL = "a text from the model: posfuse sample %s --prompt TEXT"
 
 
@@ -80,7 +80,8 @@ def job(config: DictConfig) -> float:
     """One Hydra job. Returns the validation metric that selects the best checkpoint, for sweepers
     that search, or NaN if the run failed.
 
-    A failure is written to the run's folder. Then a sweep continues, and a single run exits.
+    A failure is written to the run's folder, but not if a single run is refused. Then a sweep
+    continues, and a single run exits.
     """
     logging.raiseExceptions = False  # as in `main`; this may be another process
     hydra_cfg = HydraConfig.get()
@@ -101,14 +102,11 @@ def job(config: DictConfig) -> float:
             log.info(DEFAULT)
         own, place = other_overrides(overrides), ""
         if hydra_cfg.mode == RunMode.MULTIRUN:
-            asked = read_multirun(sweep := Path(hydra_cfg.sweep.dir))
-            name, runs = os.path.relpath(folder, sweep), asked.folders
-            if name in runs:  # False if another command has replaced multirun.yaml
-                own = [override for override in own if override not in asked.common]
-                place = f"run {runs.index(name) + 1} of {len(runs) + asked.to_come}: "
+            place, common = place_of(folder, Path(hydra_cfg.sweep.dir))
+            own = [override for override in own if override not in common]
         record = train(cfg, folder, own, place)
         if hydra_cfg.mode == RunMode.RUN:
-            advice = f"other settings, for example in a sweep: {SWEEP}"
+            advice = f"other settings, for example in a sweep: {sweep_like(overrides)}"
             if cfg.task.name == "language_model":
                 advice = LANGUAGE_MODEL % shlex.quote(str(folder))
             log.info("results: %s; next: %s", folder, advice)
@@ -122,7 +120,8 @@ def job(config: DictConfig) -> float:
         kind = getattr(error, "kind", TrainingError.kind) if cfg else "config"
         if hydra_cfg.mode == RunMode.RUN:
             with contextlib.suppress(InputError):
-                record_failure(message, folder, overrides, kind)
+                if kind != "config":  # a refused command is no failed run
+                    record_failure(message, folder, overrides, kind)
             sys.exit(f"error: {message}")
         if isinstance(error, HubUnreachable):
             use_only_hub_cache()  # for the rest of this sweep
@@ -130,6 +129,16 @@ def job(config: DictConfig) -> float:
         if not signals.is_worker():
             report(folder, Path(hydra_cfg.sweep.dir), config.sweep.fail_fast)
     return math.nan
+
+
+def sweep_like(overrides: Sequence[str]) -> str:
+    """A command for a sweep with the overrides of a run, but over two operators and three seeds."""
+    swept = ("fusion", "seed", "sweep_id")
+    kept = [o for o in overrides if re.split(r"[.=]", o.lstrip("+~"))[0] not in swept]
+    fusion = HydraConfig.get().runtime.choices["fusion"]
+    grid = [f"fusion=add,{'concat' if fusion == 'add' else fusion}", "seed=0,1,2", "sweep_id=mine"]
+    options = config_options(sys.argv[1:])
+    return shell_line(["posfuse", "train", "-m", *kept, *grid, *options], bool(options))
 
 
 def check_is_one_run(hydra_cfg: HydraConf) -> None:
@@ -161,7 +170,7 @@ def train(cfg: Config, folder: Path, own: Sequence[str] = (), place: str = "") -
     """
     from posfuse.training.run import run  # imports torch, as in `job`
 
-    label, metric = label_of(cfg, own), task_of(cfg).metric
+    label = label_of(cfg, own)
     with records.sole_use(folder), signals.handling():
         (folder / records.FAILURE).unlink(missing_ok=True)  # of an earlier command
         if record := records.finished_record(folder, cfg):
@@ -176,14 +185,18 @@ def train(cfg: Config, folder: Path, own: Sequence[str] = (), place: str = "") -
             record = run(cfg, folder, log_rows)
         # In the meantime another sweep may have recorded that this run was busy.
         (folder / records.FAILURE).unlink(missing_ok=True)
-        cut = record["truncated_share"]["train"]
-        lengths = record.get("lengths", {}).items()
-        by_length = "".join(f", {split[metric]:.4f} at length {n}" for n, split in lengths)
-        unit = "evaluation" if cfg.trainer.evaluations > 1 else "epoch"
-        log.info(
-            "%s: test %s %.4f%s, best %s %d of %d, %.0f s%s", label,
-            metric.replace("_", " "), record["test"][metric], by_length,
-            unit, record[f"best_{unit}"], record[f"{unit}s"], sum(record["seconds"].values()),
-            f", {cut:.1%} of the documents cut at max_len" if cut else "",
-        )  # fmt: skip
+        log.info("%s", result_line(cfg, label, record))
         return record
+
+
+def result_line(cfg: Config, label: str, record: records.Record) -> str:
+    """The test results of a run in one line: its metric, and trainer.monitor if it is another."""
+    task, cut = task_of(cfg), record["truncated_share"]["train"]
+    names = dict.fromkeys((task.metric, task.monitor[0].removeprefix("val/")))
+    parts = [f"{name.replace('_', ' ')} {record['test'][name]:.4f}" for name in names]
+    parts += [f"{of[task.metric]:.4f} at length {n}" for n, of in record.get("lengths", {}).items()]
+    unit = "evaluation" if cfg.trainer.evaluations > 1 else "epoch"
+    parts.append(f"best {unit} {record[f'best_{unit}']} of {record[f'{unit}s']}")
+    parts.append(f"{sum(record['seconds'].values()):.0f} s")
+    parts += [f"{cut:.1%} of the documents cut at max_len"] * (cut > 0)
+    return f"{label}: test {', '.join(parts)}"

@@ -114,6 +114,21 @@ def test_an_absent_folder_is_one_line_that_names_it(command, corpus, tmp_path):
     assert "no folder" in failure.read_text()
 
 
+def test_a_refused_single_run_is_no_failed_run(command, corpus, tmp_path):
+    for own in (["trainer.devices=0"], ["fusion=gate_cnn", "fusion.half_width=-1"]):
+        assert_one_line(command(*small_overrides(corpus, *own)), "error: ")
+    assert list((tmp_path / "work").rglob(records.FAILURE)) == []
+
+
+def test_the_last_line_of_a_run_has_its_metric_and_the_monitored_one(command, corpus, tmp_path):
+    overrides = small_overrides(corpus, "trainer.max_epochs=1", "trainer.monitor=macro_f1")
+    out = command(*overrides).out
+    (result,) = (tmp_path / "work").rglob(records.RESULT)
+    values = records.read_result(result)["test"]
+    line = f"test accuracy {values['accuracy']:.4f}, macro f1 {values['macro_f1']:.4f}, best epoch"
+    assert line in out
+
+
 UNREADABLE = "error: {file}: ", "; correct the file"
 # A user's file, its content, more overrides, and parts of the message.
 FILES = [

@@ -145,14 +145,20 @@ def test_a_run_has_its_place_in_the_last_command_of_the_sweep(
     other = str(Path(own).with_name("seed=7"))
     for folders, places in [([other, own], ["run 2 of 2"]), ([other], [])]:
         (folder / records.RESULT).unlink()
-        monkeypatch.setattr("posfuse.train.read_multirun", lambda _, f=folders: Multirun(f))
+        monkeypatch.setattr("posfuse.runs.multirun.read_multirun", lambda _, f=folders: Multirun(f))
         assert re.findall(r"run \d of \d", command("-m", *small()).out) == places
 
 
 def test_a_single_run_ends_with_its_folder_and_what_to_type_next(command, small, tmp_path):
     last = command(*small()).out.splitlines()[-1]
     (folder,) = results(tmp_path / "work").values()
-    assert f"results: {folder}; next: other settings, for example in a sweep: posfuse " in last
+    start = f"results: {folder}; next: other settings, for example in a sweep: posfuse train -m "
+    own = shlex.split(last.partition(start)[2])
+    kept = [override for override in small() if not override.startswith("fusion=")]
+    assert own == [*kept, "fusion=add,concat", "seed=0,1,2", "sweep_id=mine"]
+    last = command(*small("fusion=gate_mlp", "fusion.hidden=4", "seed=3")).out.splitlines()[-1]
+    assert last.endswith(" trainer.progress=none fusion=add,gate_mlp seed=0,1,2 sweep_id=mine")
+    assert "fusion.hidden" not in last.partition(" next: ")[2]
     text = ["task=language_model", "data.vocabulary.unit=bytes", "data.max_len=8", "sweep_id=text"]
     last = command(*small(*text)).out.splitlines()[-1]
     advice = last.partition("posfuse sample ")[2].replace("TEXT", "the")

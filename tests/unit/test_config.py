@@ -218,7 +218,8 @@ class Open(Add):
         ("Typed width=8", ""),
         ("Flagged flag=true", ""),
         ("Flagged flag=no", "fusion.flag: must be true or false (got no)"),
-        ("Typed width=wide", "fusion.width: Value 'wide' of type 'str' could not be converted"),
+        ("Typed width=wide", "fusion.width: Value 'wide' of type 'str' could not be converted to "
+         "Integer; give another value"),
         ("Typed sizes=[1,2]", ""),  # OmegaConf cannot check it
         ("Typed x=1", "fusion.x: its annotation 'Absent' cannot be evaluated (name 'Absent' is not "
          "defined); import its type in the module of the class, or remove the annotation"),

@@ -36,34 +36,33 @@ def line_of(error: Exception) -> str:
     suspects = [a for a in sys.argv[1:] if re.match(r"[~+]|hydra|.*\$\{", a)]
     if not (suspects or isinstance(error, HydraException)):
         suspects = [a for a in sys.argv[1:] if (config.CONF_DIR / a.partition("=")[0]).is_dir()]
-    return ": ".join(filter(None, [", ".join(suspects), line]))
+    return f"{', '.join(suspects)}: {line}".removeprefix(": ")
 
 
 def one_line(error: BaseException) -> str:
     """The message in one line, of an error of Hydra or OmegaConf with its key and the fix."""
     text = " ".join(str(error).split())
-    if not isinstance(error, HydraException | errors.OmegaConfBaseException):
-        return text
     if refused := [str(cause) for cause in _causes(error) if isinstance(cause, InputError)]:
-        return refused[0]  # by a resolver of the config
+        return " ".join(refused[0].split())  # for example by a resolver of the config
     if isinstance(error, OverrideParseException):
         why = " ".join(str(error.__cause__ or "not an override that Hydra can read").split())
         return f"{error.override}: {why}; write key=value, or 'key=\"value\"' with quotes"
     place = "".join(f"{f}.yaml: " for f in re.findall(r"^In '((?!hydra/)[^']+/[^']+)'", text))
     if several := re.match(r"Ambiguous value for argument '(.*?)' 1\.", text):
-        line = f"{several[1]}: several values; add -m for a sweep"
-        is_group = (config.CONF_DIR / several[1].partition("=")[0]).is_dir()
-        return line if is_group else f"{line}, or write key=[a,b] for a list"
+        choice = config.CONF_DIR / several[1].partition("=")[0]
+        for_a_list = "" if choice.is_dir() else ", or write key=[a,b] for a list"
+        return f"{several[1]}: several values; add -m for a sweep{for_a_list}"
     if isinstance(error, MissingConfigException) and error.options:
         group, _, name = str(error.missing_cfg_file).rpartition("/")
         return f"{place}{group}: no {name!r}; {nearest(name, error.options)}"
     own = [e for e in _causes(error) if isinstance(e, errors.OmegaConfBaseException) and e.full_key]
-    if not own:
+    if not own:  # also an error of another library
         return text
     key, part = str(own[0].full_key), own[0].object_type
     if not isinstance(own[0], errors.ConfigKeyError | errors.ConfigAttributeError):
-        line = f"{place}{key}: {' '.join(str(own[0]).partition('full_key:')[0].split())}"
-        return f"{line.removesuffix('.')}; write [a,b] for a list" if "ListConfig" in line else line
+        why = " ".join(str(own[0]).partition("full_key:")[0].split()).removesuffix(".")
+        fix = "write [a,b] for a list" if "ListConfig" in why else "give another value"
+        return f"{place}{key}: {why}; {fix}"
     fix = f"an option of this part needs a +, as in +{key}=VALUE"
     if dataclasses.is_dataclass(part):
         whole = config.Config if part.__module__ == config.__name__ else part

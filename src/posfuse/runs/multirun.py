@@ -1,5 +1,6 @@
 """The runs of a sweep's last command, from its multirun.yaml."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -122,6 +123,16 @@ def sweep_of(folder: Path) -> tuple[Multirun, str] | None:
         if (sweep / MULTIRUN).exists():
             return read_multirun(sweep), folder.relative_to(sweep).as_posix()
     return None
+
+
+def place_of(folder: Path, sweep: Path) -> tuple[str, set[str]]:
+    """A run's place in the sweep's last command, such as "run 1 of 6: ", and the overrides that all
+    runs of the command share. Both are empty if another command has replaced multirun.yaml."""
+    asked, name = read_multirun(sweep), os.path.relpath(folder, sweep)
+    if name not in asked.folders:
+        return "", set()
+    number = asked.folders.index(name) + 1
+    return f"run {number} of {len(asked.folders) + asked.to_come}: ", asked.common
 
 
 def check_is_current(folder: Path) -> None:
