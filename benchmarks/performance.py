@@ -23,7 +23,7 @@ UNITS = {  # of bfloat16, in a CPU
     "no-bf16": "without bfloat16 units",
 }
 Result = dict[str, Any]  # the content of a file, its `name` and whether it `is_current`
-PEERS, SPEEDS = ("Trainer", "loop"), ("exact", "fast")
+PEERS, SPEEDS, BOUND = ("Trainer", "loop"), ("exact", "fast"), "products alone"
 # The main figures of a benchmark: {number of the table|row|column}. A row is named by its first
 # column, or by its first two if two rows have the same first one.
 SENTENCES = {
@@ -82,15 +82,16 @@ def summary(results: list[Result]) -> str:
 
 
 def rates(result: Result) -> str:
-    """The ratios of training and evaluation to both alternatives, at both speeds."""
+    """The ratios of training and evaluation to both alternatives, at both speeds, and the bound."""
     trainer, loop = map(cells, result["tables"][:2])
-    columns = ["settings", "tokens", "", *(f"× {o}: {s}" for o in PEERS for s in SPEEDS)]
+    of_peers = [f"× {peer}: {speed}" for peer in PEERS for speed in SPEEDS]
+    columns = ["settings", "tokens", "", *of_peers, f"× {PEERS[0]}: {BOUND}"]
     rows: list[Row] = []
     for phase in ("training", "evaluation"):
         for name, row in trainer.items():
             both = trainer[name], loop.get(name, {})
             ratios = [own.get(f"{phase}: {speed}", "–") for own in both for speed in SPEEDS]
-            rows.append([name, row["tokens"], phase, *ratios])
+            rows.append([name, row["tokens"], phase, *ratios, row.get(f"{phase}: {BOUND}", "–")])
     return "\n".join([*markdown(columns, rows), "", source(result), ""])
 
 

@@ -1,5 +1,5 @@
 """The systems that training.py compares: posfuse's own run, the Trainer of Hugging Face, and the
-plain loop.
+plain loop; and the matrix products alone.
 
 `epoch()` of each trains on the chosen documents and evaluates those of the test. Only these two are
 timed: no checkpoints, and no texts but in the plain loop, which splits them in every epoch.
@@ -91,6 +91,42 @@ class Posfuse:
         clock, _ = fit(self.cfg, self.classifier, self.data)
         trained, evaluated = (len(self.data.documents[split]) for split in ("train", "test"))
         return {"training": trained / clock.training, "evaluation": evaluated / clock.evaluation}
+
+
+class Products(Posfuse):
+    """The matrix products of the run's linear layers on its padded batches, in float32, and nothing
+    else: not those of attention, no other operation, no optimiser. They bound the rate of every
+    system that computes the model in float32 on this machine."""
+
+    def __init__(self, cfg: Config, chosen: Chosen) -> None:
+        super().__init__(cfg, chosen)
+        m: Any = cfg.model
+        d, hidden = m.d_model, m.d_ff
+        of_block = [(3 * d, d), (d, d), (hidden, d), (d, hidden)]
+        self.weights = [torch.randn(shape, device=DEVICE) for shape in of_block] * m.n_layers
+
+    def epoch(self) -> Rates:
+        training = self.rate("train", self.data.train_dataloader(), True)
+        return {"training": training, "evaluation": self.rate("test", self.data.val_dataloader())}
+
+    def rate(self, split: str, loader: Any, has_backward: bool = False) -> float:
+        """Documents per second of the forward pass, or of both passes."""
+        documents, seconds = self.data.documents[split], 0.0
+        for members in loader.sampler:
+            tokens = len(members) * int(documents.lengths[members].max())
+            width = max(max(weight.shape) for weight in self.weights)
+            x, y, gradient = (torch.ones(tokens * width, device=DEVICE) for _ in range(3))
+            start = now()
+            for weight in self.weights:
+                n_out, n_in = weight.shape
+                read = x[: tokens * n_in].view(tokens, n_in)
+                written = y[: tokens * n_out].view(tokens, n_out)
+                torch.mm(read, weight.T, out=written)
+                if has_backward:
+                    torch.mm(written, weight, out=gradient[: tokens * n_in].view(tokens, n_in))
+                    torch.mm(written.T, read)
+            seconds += now() - start
+        return len(documents) / seconds
 
 
 class Plain:

@@ -46,7 +46,7 @@ FOLDERS = ("agnews", "imdb", "arxiv")
 POSFUSE = {"exact": ["speed=exact"], "fast": ["speed=fast"]}
 if shutil.which("c++"):
     POSFUSE["exact, compiled"] = ["speed=exact", "trainer.compile=true"]
-TRAINER, PLAIN = "Trainer", "plain loop"
+TRAINER, PLAIN, PRODUCTS = "Trainer", "plain loop", "products alone"
 KINDS = ("training", "evaluation")
 
 
@@ -129,7 +129,8 @@ class Comparison:
         if IS_GPU:
             found[f"{TRAINER}, bfloat16"] = (systems.HuggingFace, self.cfg, corpus, True)
         found[PLAIN] = (systems.Plain, self.cfg, corpus, most)
-        return found | {s: (systems.Posfuse, cfg, of) for s, cfg in self.configs.items()}
+        found |= {s: (systems.Posfuse, cfg, of) for s, cfg in self.configs.items()}
+        return found | {PRODUCTS: (systems.Products, self.cfg, of)}
 
     def measure(self, name: str, repeats: int) -> dict[str, Any]:
         """Rates of every repeat and peak memory, by system, and the tokens of a document."""
@@ -145,6 +146,7 @@ class Comparison:
             }
             rates = harness.in_turn(turns, repeats + 1)
         makes = self.makes({split: of[-1] for split, of in every.items()})  # the longest ones
+        del makes[PRODUCTS]
         memory = {system: harness.peak(one_epoch, *make) for system, make in makes.items()}
         tokens = float(self.data.documents["train"].lengths[train].mean())
         counted = {system: measured[1:] for system, measured in rates.items()}
@@ -167,15 +169,15 @@ Measured = dict[str, dict[str, Any]]  # what `Comparison.measure` returns, by se
 def ratios(title: str, measured: Measured, baseline: str, note: str) -> store.Table:
     """The rates of a baseline, and posfuse's as multiples of them: a row for each entry of
     `measured`."""
-    rows = []
+    rows, shown = [], (*POSFUSE, PRODUCTS)
     for name, found in measured.items():
         row: store.Row = [name, found["tokens"]]
         for kind in KINDS:
-            of = {s: [rate[kind] for rate in found["rates"][s]] for s in (baseline, *POSFUSE)}
+            of = {s: [rate[kind] for rate in found["rates"][s]] for s in (baseline, *shown)}
             cells = harness.compared(of, baseline)
-            row += [cells[baseline][0], *(cells[system][1] for system in POSFUSE)]
+            row += [cells[baseline][0], *(cells[system][1] for system in shown)]
         rows.append(row)
-    columns = [f"{kind}: {of}" for kind in KINDS for of in (f"{baseline}, docs/s", *POSFUSE)]
+    columns = [f"{kind}: {of}" for kind in KINDS for of in (f"{baseline}, docs/s", *shown)]
     return store.table(title, ["settings", "tokens", *columns], rows, note)
 
 
@@ -183,7 +185,8 @@ def rates(measured: Measured) -> store.Table:
     """Rates and peak memory of all systems."""
     rows: list[store.Row] = []
     for name, found in measured.items():
-        for system, own in found["rates"].items():
+        for system in found["peak_bytes"]:
+            own = found["rates"][system]
             medians = [statistics.median(rate[kind] for rate in own) for kind in KINDS]
             rows.append([name, system, *medians, found["peak_bytes"][system] / 1e9])
     columns = ["settings", "system", *(f"{kind} docs/s" for kind in KINDS), "peak memory GB"]
@@ -193,8 +196,10 @@ def rates(measured: Measured) -> store.Table:
 OF_TRAINER = (
     "`Trainer` is BertForSequenceClassification in the Trainer of transformers VERSION, in "
     "float32; on a GPU the table of rates also has it in bfloat16. ×: posfuse's documents per "
-    "second divided by those of the Trainer. Tokens are those of a training document, on average; "
-    "documents are generated with the lengths of the corpus unless the command names its folder."
+    "second divided by those of the Trainer. Products alone: the matrix products of the linear "
+    "layers in float32 and nothing else, which no system in float32 can exceed on this machine. "
+    "Tokens are those of a training document, on average; documents are generated with the lengths "
+    "of the corpus unless the command names its folder."
 )
 OF_PLAIN = "In evaluation the loop uses torch's fast path."
 OF_MEMORY = (

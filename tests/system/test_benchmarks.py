@@ -114,12 +114,12 @@ def test_training_is_compared_and_stored(written, corpus, monkeypatch):
     assert found["folders"] == ["agnews"]
     *compared, costs = found["tables"]
     for table, baseline in zip(compared, ("Trainer", "plain loop"), strict=True):
-        systems_of = (f"{baseline}, docs/s", "exact", "fast")
-        assert table["columns"][2:5] == [f"training: {system}" for system in systems_of]
+        systems_of = (f"{baseline}, docs/s", "exact", "fast", "products alone")
+        assert table["columns"][2:6] == [f"training: {system}" for system in systems_of]
         ((name, tokens, *cells),) = table["rows"]
-        assert (name, 0 < tokens <= 16, len(cells)) == ("agnews", True, 6)
-        assert all(cell > 0 for cell in cells[::3])
-        assert all(re.fullmatch(r"[\d.]+×", cells[i]) for i in (1, 2, 4, 5))
+        assert (name, 0 < tokens <= 16, len(cells)) == ("agnews", True, 8)
+        assert all(cell > 0 for cell in cells[::4])
+        assert all(re.fullmatch(r"[\d.]+×", cell) for cell in (*cells[1:4], *cells[5:]))
     rows = [(name, system, peak) for name, system, _, _, peak, *_ in costs["rows"]]
     assert rows == [
         ("agnews", "Trainer", 2),
@@ -131,11 +131,26 @@ def test_training_is_compared_and_stored(written, corpus, monkeypatch):
 
 def test_a_ratio_is_the_median_over_the_rounds(monkeypatch):
     rates = {"Trainer": [10, 20, 40], "exact": [20, 60, 40], "fast": [30, 40, 160]}
+    rates["products alone"] = [50, 100, 200]
     both = {s: [{"training": r, "evaluation": 2 * r} for r in own] for s, own in rates.items()}
     monkeypatch.setattr(training, "POSFUSE", {"exact": [], "fast": []})
     measured = {"agnews": {"tokens": 38.0, "rates": both}}
     table = training.ratios("Title", measured, "Trainer", "")
-    assert table["rows"] == [["agnews", 38.0, 20, "2.000×", "3.000×", 40, "2.000×", "3.000×"]]
+    ratios = ["2.000×", "3.000×", "5.000×"]
+    assert table["rows"] == [["agnews", 38.0, 20, *ratios, 40, *ratios]]
+
+
+def test_the_products_are_those_of_the_linear_layers_of_a_run(corpus):
+    cfg = small_config(corpus, "data.max_len=8", "model.n_layers=2", "data.eval_batch_size=16")
+    n = {"train": 32, "test": 16}
+    of = systems.Products(cfg, {split: np.arange(size) for split, size in n.items()})
+    lengths = {split: np.sort(of.data.documents[split].lengths) for split in n}
+    tokens = 16 * (lengths["train"][15] + lengths["train"][31]), 16 * lengths["test"][15]
+    parameters = 2 * (3 * 8 * 8 + 8 * 8 + 2 * 8 * 16)
+    with FlopCounterMode(display=False) as counter:
+        rates = of.epoch()
+    assert counter.get_total_flops() == 2 * parameters * (3 * tokens[0] + tokens[1])
+    assert all(rate > 0 for rate in rates.values())
 
 
 def test_the_trainer_gets_the_sizes_and_the_documents_of_the_run(corpus):

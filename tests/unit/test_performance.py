@@ -25,8 +25,9 @@ def test_the_pages_show_the_current_results_of_this_code():
 def test_the_summary_has_the_figures_of_current_results_and_their_source():
     machine = {"cpu": "Intel Xeon", "bf16": "amx", "cores": 2, "gpu": None}
     at = {"machine": machine, "commit": "0123456789" * 4, "date": "2026-11-22", "is_current": True}
-    columns = ["settings", "tokens", *(f"{p}: {s}" for p in PHASES for s in performance.SPEEDS)]
-    sides = [{"columns": columns, "rows": [["imdb", 223, *row]]} for row in ("abcd", "efgh")]
+    shown = (*performance.SPEEDS, performance.BOUND)
+    columns = ["settings", "tokens", *(f"{p}: {s}" for p in PHASES for s in shown)]
+    sides = [{"columns": columns, "rows": [["imdb", 223, *row]]} for row in ("abxcdy", "ef-gh-")]
     runs = {"columns": ["runs at once", "ratio"], "rows": [[1, 1.0], [2, 1.44]]}
     stale = {**at, "name": "overhead", "is_current": False}
     results = [
@@ -35,8 +36,8 @@ def test_the_summary_has_the_figures_of_current_results_and_their_source():
     ]
     text = performance.summary([*results, stale])
     assert (
-        "| imdb | 223 | training | a | b | e | f |\n| imdb | 223 | evaluation | c | d | g | h |"
-        in text
+        "| imdb | 223 | training | a | b | e | f | x |\n"
+        "| imdb | 223 | evaluation | c | d | g | h | y |" in text
     )
     source = "Intel Xeon with AMX, 2 cores; 2026-11-22, commit 0123456789)"
     assert "1.44 times the runs per hour of one run with two threads. ([grid](" in text
