@@ -15,7 +15,7 @@ import torch
 from hydra import compose, initialize_config_dir
 
 from posfuse.config import CONF_DIR, Config
-from posfuse.process.environment import flushing_denormals, keep_memory, peak_memory
+from posfuse.process.environment import keep_memory, peak_memory
 from posfuse.runs import records
 from posfuse.runs.checks import checked
 
@@ -88,11 +88,11 @@ _object: Any  # of a process that `apart` started
 def _begin(threads: int, make: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     global _object
     torch.set_num_threads(threads)
+    torch.set_flush_denormal(True)  # as in a run, before it starts threads
     keep_memory()  # as a run does
     _object = make(*arguments)
 
 
-@flushing_denormals()  # as a run is
 def _do(work: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     found = work(_object, *arguments)
     keep_memory()  # returns what this work has freed, because the systems share the memory
