@@ -3,7 +3,7 @@
 import pytest
 
 from posfuse.errors import InputError
-from posfuse.process.arguments import config_options, overrides_first
+from posfuse.process.arguments import check_protocol, config_options, overrides_first
 
 # Forms of a command, and the arguments that Hydra's parser gets.
 ORDERS = {
@@ -54,17 +54,15 @@ def test_a_key_that_is_given_twice_is_refused(given):
 def test_a_protocol_without_a_file_is_refused(tmp_path):
     """Hydra would train with other settings than the user asked for."""
     refused = r"protocol: no '\S+'; use one of agnews, arxiv, imdb$"
-    for name in ("imbd", "imdb,imbd", "quickstart/imbd", "7"):
+    for name in ("imbd", "quickstart/imbd", "7", "mine"):
         with pytest.raises(InputError, match=refused):
-            overrides_first([f"protocol={name}", "-m"])
+            check_protocol(name, [])
     (tmp_path / "protocol").mkdir()
     (tmp_path / "protocol" / "mine.yaml").touch()
-    with pytest.raises(InputError, match="protocol: no 'mine'"):
-        overrides_first(["protocol=mine"])
-    for more in (["--config-dir", str(tmp_path)], [f"-cd={tmp_path}"], ["hydra.searchpath=[x]"]):
-        overrides_first(["protocol=mine", *more])
-    for name in ("null", "imdb", "imdb,agnews", "quickstart/listops", "*"):
-        overrides_first([f"protocol={name}"])
+    for name, folders in (("mine", [str(tmp_path)]), ("mine", ["pkg://a.b"])):
+        check_protocol(name, folders)
+    for name in ("null", "imdb", "quickstart/listops"):
+        check_protocol(name, [])
 
 
 def test_the_options_that_name_config_files():

@@ -1,7 +1,6 @@
 """The overrides of posfuse train, and its options that name config files."""
 
 import os
-import re
 import shlex
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -32,14 +31,9 @@ def split(arguments: list[str]) -> tuple[list[str], list[str]]:
 
 def overrides_first(arguments: list[str]) -> list[str]:
     """The arguments with all overrides before the options, because Hydra's parser refuses overrides
-    on both sides of an option. Raises InputError for a key that is given twice, and for a protocol
-    without a file."""
+    on both sides of an option. Raises InputError for a key that is given twice."""
     overrides, options = split(arguments)
     refuse_twice(overrides)
-    given = {key: value for key, _, value in (o.partition("=") for o in overrides)}
-    if "hydra.searchpath" not in given:
-        own = [word.rpartition("=")[2] for word in config_options(options)]
-        check_protocol(given.get("protocol", "null"), own)
     return [*overrides, *options]
 
 
@@ -70,24 +64,18 @@ def refuse_twice(overrides: Iterable[str]) -> None:
         given[key] = override
 
 
-def check_protocol(names: str, folders: Sequence[str]) -> None:
+def check_protocol(name: str, folders: Sequence[str]) -> None:
     """Raise InputError for a protocol without a file in conf/ or in these folders with config
     files. Hydra ignores it, because the protocol is optional: an experiment takes that of its
-    corpus if there is one.
-
-    `names` are separated by commas. Other values, such as * or ${data}, are left to Hydra, and so
-    are all values if a folder is an address.
-    """
-    is_name = re.fullmatch(r"[\w/,-]+", names) and names != "null"
-    if not is_name or any("://" in folder for folder in folders):
+    corpus if there is one. Nothing is checked if a folder is an address."""
+    if name == "null" or any("://" in folder for folder in folders):
         return
     groups = [Path(folder) / "protocol" for folder in (str(CONF_DIR), *folders)]
     files = [file.relative_to(group) for group in groups for file in group.rglob("*.yaml")]
     known = sorted(file.with_suffix("").as_posix() for file in files)
-    for name in names.split(","):
-        if name not in known:
-            corpora = [own for own in known if "/" not in own]
-            raise InputError(f"protocol: no {name!r}; use one of {', '.join(corpora)}")
+    if name not in known:
+        corpora = [own for own in known if "/" not in own]
+        raise InputError(f"protocol: no {name!r}; use one of {', '.join(corpora)}")
 
 
 def shell_line(words: Iterable[str], has_own_files: bool) -> str:

@@ -15,8 +15,8 @@ PARTS = ("data.corpus", "task", "encoding.table", "encoding.attention", "fusion"
 
 
 def check_chosen_protocol(config: DictConfig) -> None:
-    """Raise InputError for a protocol that does not exist, in the file of an experiment. Protocols
-    on the command line have been checked before."""
+    """Raise InputError for a protocol that does not exist, on the command line or in the file of an
+    experiment."""
     runtime = config.hydra.runtime
     name, data = (str(runtime.choices.get(group) or "null") for group in ("protocol", "data"))
     # ${data}, also as a part such as quickstart/${data}: that of the corpus, if there is one
