@@ -84,14 +84,14 @@ def summary(results: list[Result]) -> str:
 def rates(result: Result) -> str:
     """The ratios of training and evaluation to both alternatives, at both speeds, and the bound."""
     trainer, loop = map(cells, result["tables"][:2])
-    of_peers = [f"× {peer}: {speed}" for peer in PEERS for speed in SPEEDS]
-    columns = ["settings", "tokens", "", *of_peers, f"× {PEERS[0]}: {BOUND}"]
+    shown = [(0, speed) for speed in (*SPEEDS, BOUND)] + [(1, speed) for speed in SPEEDS]
+    columns = ["settings", "tokens", "", *(f"× {PEERS[i]}: {of}" for i, of in shown)]
     rows: list[Row] = []
     for phase in ("training", "evaluation"):
         for name, row in trainer.items():
             both = trainer[name], loop.get(name, {})
-            ratios = [own.get(f"{phase}: {speed}", "–") for own in both for speed in SPEEDS]
-            rows.append([name, row["tokens"], phase, *ratios, row.get(f"{phase}: {BOUND}", "–")])
+            ratios = [both[i].get(f"{phase}: {of}", "–") for i, of in shown]
+            rows.append([name, row["tokens"], phase, *ratios])
     return "\n".join([*markdown(columns, rows), "", source(result), ""])
 
 

@@ -36,8 +36,8 @@ def test_the_summary_has_the_figures_of_current_results_and_their_source():
     ]
     text = performance.summary([*results, stale])
     assert (
-        "| imdb | 223 | training | a | b | e | f | x |\n"
-        "| imdb | 223 | evaluation | c | d | g | h | y |" in text
+        "| imdb | 223 | training | a | b | x | e | f |\n"
+        "| imdb | 223 | evaluation | c | d | y | g | h |" in text
     )
     source = "Intel Xeon with AMX, 2 cores; 2026-11-22, commit 0123456789)"
     assert "1.44 times the runs per hour of one run with two threads. ([grid](" in text
