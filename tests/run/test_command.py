@@ -70,6 +70,7 @@ EMPTY = {
 }
 
 
+@pytest.mark.slow
 def test_no_folder_is_made_for_an_empty_name(command, corpus, tmp_path):
     small = small_overrides(corpus, "cache_dir=cache")
     places = (tmp_path, tmp_path / "work")
@@ -190,6 +191,7 @@ def test_a_launcher_names_the_packages_that_it_needs(command, corpus, monkeypatc
         assert_one_line(result, start, "; run pip install ", packages)
 
 
+@pytest.mark.slow
 def test_the_parallel_launcher_gives_each_run_the_same_number_of_gpus(
     command, corpus, monkeypatch, tmp_path
 ):

@@ -127,6 +127,7 @@ def test_runs_under_new_ids_have_the_colours_of_their_operators(dashboard, sweep
     assert colors[f"{run_id(record)}-2"] == "#0072B2"
 
 
+@pytest.mark.slow
 def test_a_figure_is_an_image_without_pyplot():
     """In this process another test may have imported it."""
     code = """
@@ -251,6 +252,7 @@ def test_a_server_that_refuses_is_one_line(dashboard, server):
     assert "UpsertView2 refused" in line
 
 
+@pytest.mark.slow
 def test_notes_that_lead_to_no_views_are_named(dashboard, sweep, server):
     path = sweep / "dashboard" / "views.json"
     path.parent.mkdir()

@@ -86,6 +86,7 @@ def test_a_killed_run_resumes_from_its_last_checkpoint_inside_the_epoch(
     assert_same_files(reference[0], tmp_path)
 
 
+@pytest.mark.slow
 def test_a_run_with_two_evaluations_per_epoch_resumes_at_its_step(corpus, tmp_path):
     """Interrupted or killed at a step before, at and after an evaluation inside an epoch, or in the
     evaluation itself."""
@@ -187,6 +188,7 @@ def test_values_that_a_class_draws_in_its_constructor_follow_the_seed(
     assert one == two
 
 
+@pytest.mark.slow
 def test_a_run_resumes_in_a_folder_that_was_moved(corpus, tmp_path, recwarn):
     """Killed after its best epoch, whose score the resumed run must still know."""
     cfg = small_config(corpus, "optim.lr=0.05", "trainer.max_epochs=20")

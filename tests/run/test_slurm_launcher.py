@@ -116,6 +116,7 @@ def executing(monkeypatch):
     return "hydra.launcher._target_=hydra_plugins.x.Executing"
 
 
+@pytest.mark.slow
 def test_a_job_without_a_result_fails_alone_and_a_finished_run_gets_no_job(
     command, sweep, executing, tmp_path
 ):
@@ -138,6 +139,7 @@ def test_a_job_without_a_result_fails_alone_and_a_finished_run_gets_no_job(
     assert [job[-1] for job in Executor.submitted] == [*first, *second, *third]  # by each command
 
 
+@pytest.mark.slow
 def test_a_job_that_slurm_has_requeued_is_waited_for(command, sweep, executing, monkeypatch):
     """Its node went down: for a moment it has ended without a result."""
     monkeypatch.setattr(Job, "losses", 1)

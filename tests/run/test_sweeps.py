@@ -101,6 +101,7 @@ def test_a_mistake_in_the_config_is_printed_once_for_all_runs(command, small, tm
     assert kinds(tmp_path) == ["config", "config"]
 
 
+@pytest.mark.slow
 def test_two_corpora_of_one_name_need_another_name(command, small, tmp_path):
     one, other = (write_corpus(tmp_path / name, seed=n) for n, name in enumerate("ab"))
     assert command(*small(f"data.path={one}")).code == 0
@@ -241,6 +242,7 @@ def test_a_sweep_of_finished_runs_needs_no_reader_of_stdout(command, tmp_path, m
         assert command("-m", *given).err == ""
 
 
+@pytest.mark.slow
 def test_hydra_composes_once_for_each_choice_of_files(command, tmp_path, monkeypatch):
     given = ["logger=none", "sweep_id=done", "data.limit=9"]
     for fusion, seed in product(("add", "concat"), range(4)):

@@ -26,6 +26,7 @@ def sweep(reference, tmp_path):
     return tmp_path / "mine"
 
 
+@pytest.mark.slow
 def test_runs_without_a_project_go_to_that_of_the_environment(fake, sweep, monkeypatch):
     monkeypatch.setenv("WANDB_PROJECT", "of_shell")
     for _ in range(2):
@@ -78,6 +79,7 @@ def test_a_run_is_uploaded_once_and_what_the_server_lacks_is_named(fake, sweep):
         assert upload.on_server(uploads) == {}
 
 
+@pytest.mark.slow
 def test_what_did_not_arrive_is_named_and_the_next_sync_completes_it(fake, sweep):
     run = Finished.read(sweep / "seed=0")
     name = projection.run_id(run.record)
@@ -100,6 +102,7 @@ def test_what_did_not_arrive_is_named_and_the_next_sync_completes_it(fake, sweep
     check_held(fake, run, name)
 
 
+@pytest.mark.slow
 def test_a_deleted_run_is_uploaded_under_a_new_id(fake, sweep):
     name = projection.run_id(Finished.read(sweep / "seed=0").record)
     fake.deleted.add(name)
@@ -151,6 +154,7 @@ def test_a_damaged_record_is_named_and_the_other_runs_are_uploaded(fake, sweep):
     assert len(fake.runs) == 1
 
 
+@pytest.mark.slow
 def test_a_record_without_its_place_is_named_and_one_of_pretraining_is_no_run(fake, sweep):
     for seed, key, value in ((1, "data", "../up"), (2, "seed", None)):
         other = shutil.copytree(sweep / "seed=0", sweep / f"seed={seed}")
@@ -178,6 +182,7 @@ def test_a_damaged_artifact_is_not_uploaded(fake, sweep):
     assert line == f"error: {path}: cannot be uploaded ({reason}); {records.RUN_AGAIN}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_rows", [2, len(ALL_STEPS)])  # after a killed run, after a whole one
 def test_a_run_that_was_trained_again_does_not_get_the_curves_of_the_first_training(
     fake, sweep, n_rows
@@ -235,6 +240,7 @@ def test_a_run_is_uploaded_once_and_never_one_that_was_not_asked_for(fake, sweep
     )
 
 
+@pytest.mark.slow
 def test_a_copy_of_a_sweep_in_its_folder_is_no_reason_to_leave_out_a_run(fake, sweep):
     copy = shutil.copytree(sweep, sweep.parent / "copy")
     copy = copy.rename(sweep / "a_copy")
@@ -256,6 +262,7 @@ def test_a_cell_with_two_configurations_is_left_out(fake, sweep):
     )
 
 
+@pytest.mark.slow
 def test_a_run_of_an_earlier_version_is_left_out_beside_one_of_this_version(fake, sweep):
     other = shutil.copytree(sweep / "seed=0", sweep / "seed=1")
     record = records.read_result(other / records.RESULT)

@@ -166,6 +166,7 @@ def task(name, tmp_path, max_len=40):
     return fitted_bag(cfg)
 
 
+@pytest.mark.slow
 def test_a_task_also_has_the_pair_of_its_ends(tmp_path):
     """Four standard errors of 3,000 documents are 3.7 points; a few of the shortest pairs and words
     tell the label."""

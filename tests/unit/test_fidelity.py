@@ -57,6 +57,7 @@ def test_paper_is_the_default_and_the_schemas_own_values() -> None:
     assert OmegaConf.load(CONF_DIR / "fidelity" / "paper.yaml") == PAPER
 
 
+@pytest.mark.slow
 def test_notebook_sets_every_option_by_corpus() -> None:
     corpora = sorted(path.stem for path in (CONF_DIR / "data").glob("*.yaml"))
     assert len(corpora) == 23

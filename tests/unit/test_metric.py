@@ -145,6 +145,7 @@ def test_strings_are_resampled_for_each_metric_of_answers(tmp_path, metric, gain
     assert page.problems_of(sections_of(report)) == []
 
 
+@pytest.mark.slow
 def test_the_report_draws_the_figures_of_a_language_model(folder, runs, tmp_path):
     sections = sections_of(sweep_of(folder, runs))
     page.draw_all(sections, tmp_path)

@@ -225,6 +225,7 @@ def test_a_mistake_is_one_line_and_the_report_stays_as_it_was(whole_report, opti
     assert written(root / "report") == before
 
 
+@pytest.mark.slow
 def test_the_primary_family_is_the_sweeps_or_that_of_the_command(whole):
     write_sweep(whole, {"mul": [0.6, 0.6, 0.9]})
     ask(whole, {"fusion": "add"})
@@ -451,6 +452,7 @@ def test_a_default_names_a_variant_only_beside_another_value(tmp_path, override,
     assert set(runs["variant"][runs["fusion"] == "add"]) == {"", override}
 
 
+@pytest.mark.slow
 def test_texts_of_a_record_are_no_formulas_and_no_html(tmp_path):
     """Settings, versions, labels and keys may be any text."""
     root = tmp_path / "sweep"

@@ -132,6 +132,7 @@ def test_a_threshold_is_of_the_metric_that_is_compared(tmp_path):
     assert error == "error: --solved: is in percent, but bits per byte is compared; remove it"
 
 
+@pytest.mark.slow
 def test_a_report_has_the_table_if_it_is_asked_for_and_removes_that_of_an_earlier_one(tmp_path):
     """Other files in its folders stay."""
     root = write_sweep(tmp_path / "sweep", {"add": [0.5, 0.6], "concat": [0.6, 0.7]})

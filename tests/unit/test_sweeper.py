@@ -281,6 +281,7 @@ def test_an_unknown_protocol_in_an_experiments_file_is_refused(sweep, tmp_path):
         assert len(sweep(f"experiment={name}", "seed=0,1")) == 2
 
 
+@pytest.mark.slow
 def test_an_own_class_that_python_cannot_find_is_refused_with_its_file(
     sweep, tmp_path, monkeypatch
 ):
