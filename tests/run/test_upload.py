@@ -134,6 +134,20 @@ def test_the_summary_is_of_the_best_evaluation(fake, corpus, tmp_path):
     assert run.summary["last/diagnostics/gate_mean"] == run.history[7]["diagnostics/gate_mean"]
 
 
+def test_a_loss_that_is_not_a_number_is_no_difference(fake, sweep):
+    (sweep / "seed=0" / seals.SUMS).unlink()
+    path = sweep / "seed=0" / records.HISTORY
+    history = pd.read_csv(path, float_precision="round_trip")
+    history.loc[history.index[-1], "train_loss"] = float("nan")
+    history.to_csv(path, index=False, na_rep="nan")
+    for _ in range(2):
+        assert synced(sweep)[::2] == (0, [])
+    (run,) = fake.runs.values()
+    run.summary["last/train/loss"] = 0.5
+    uploads, _ = upload.read(sweep, "")
+    assert upload.lacking(uploads)[0][1] == "the summary on the server differs (last/train/loss)"
+
+
 def test_a_damaged_record_is_named_and_the_other_runs_are_uploaded(fake, sweep):
     damaged = []
     for seed, name in enumerate((records.RESULT, records.HISTORY), 1):

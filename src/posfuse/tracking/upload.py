@@ -133,13 +133,18 @@ def difference(upload: Upload, there: Any) -> str:
         ("summary", upload.run.summary, there.summary_metrics),
     ):
         held = identity.flatten(theirs)
-        if wrong := [key for key, value in here.items() if held.get(key) != value]:
+        if wrong := [key for key, value in here.items() if not is_equal(value, held.get(key))]:
             return f"the {name} on the server differs ({', '.join(wrong[:5])})"
     wanted = [artifact_name(kind, upload.id) for kind in upload.logger.artifacts]
     artifacts = {each.name.split(":")[0] for each in there.logged_artifacts()}
     if lacking := [name for name in wanted if name not in artifacts]:
         return f"the server has no artifact {lacking[0]}"
     return ""
+
+
+def is_equal(ours: Any, theirs: Any) -> bool:
+    """W&B leaves a NaN out of a summary, or holds it as text."""
+    return bool(ours == theirs or (ours != ours and str(theirs).lower() in ("none", "nan")))
 
 
 def has_same_curve(run: Finished, there: Any) -> bool:
