@@ -220,7 +220,7 @@ class TrainerConfig:
     checkpoint_minutes: float = option(10.0, "minutes between saves within an epoch", above=0)
     mechanism: bool = option(True, "measure how the trained model uses position")
     progress: str = one_of(
-        "auto: bar in a terminal, else lines; none for runs at once", "auto", "bar", "lines", "none"
+        "auto: bar in a terminal, else lines; parallel, ray: none", "auto", "bar", "lines", "none"
     )
 
 

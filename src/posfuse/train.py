@@ -23,7 +23,7 @@ from posfuse.config import CONF_DIR, Config
 from posfuse.data.corpora import use_only_hub_cache
 from posfuse.errors import HubUnreachable, InputError, TrainingError, lacks_memory
 from posfuse.process import signals
-from posfuse.process.arguments import config_options, overrides_first, shell_line
+from posfuse.process.arguments import config_options, overrides_first, own_search_path, shell_line
 from posfuse.runs import configs, hydra_errors, records
 from posfuse.runs.checks import checked, task_of
 from posfuse.runs.folders import other_overrides
@@ -80,8 +80,8 @@ def job(config: DictConfig) -> float:
     """One Hydra job. Returns the validation metric that selects the best checkpoint, for sweepers
     that search, or NaN if the run failed.
 
-    A failure is written to the run's folder, but not if a single run is refused. Then a sweep
-    continues, and a single run exits.
+    A failure is written to the run's folder, except if the config of a single run is refused. After
+    a failure a sweep continues, and a single run exits.
     """
     logging.raiseExceptions = False  # as in `main`; this may be another process
     hydra_cfg = HydraConfig.get()
@@ -120,7 +120,7 @@ def job(config: DictConfig) -> float:
         kind = getattr(error, "kind", TrainingError.kind) if cfg else "config"
         if hydra_cfg.mode == RunMode.RUN:
             with contextlib.suppress(InputError):
-                if kind != "config":  # a refused command is no failed run
+                if kind != "config":  # a refused config is no failed run
                     record_failure(message, folder, overrides, kind)
             sys.exit(f"error: {message}")
         if isinstance(error, HubUnreachable):
@@ -133,11 +133,11 @@ def job(config: DictConfig) -> float:
 
 def sweep_like(overrides: Sequence[str]) -> str:
     """A command for a sweep with the overrides of a run, but over two operators and three seeds."""
-    swept = ("fusion", "seed", "sweep_id")
+    swept, hydra_cfg = ("fusion", "seed", "sweep_id"), HydraConfig.get()
     kept = [o for o in overrides if re.split(r"[.=]", o.lstrip("+~"))[0] not in swept]
-    fusion = HydraConfig.get().runtime.choices["fusion"]
+    fusion = hydra_cfg.runtime.choices["fusion"]
     grid = [f"fusion=add,{'concat' if fusion == 'add' else fusion}", "seed=0,1,2", "sweep_id=mine"]
-    options = config_options(sys.argv[1:])
+    options = config_options(sys.argv[1:]) + own_search_path(hydra_cfg.overrides.hydra)
     return shell_line(["posfuse", "train", "-m", *kept, *grid, *options], bool(options))
 
 
@@ -190,10 +190,12 @@ def train(cfg: Config, folder: Path, own: Sequence[str] = (), place: str = "") -
 
 
 def result_line(cfg: Config, label: str, record: records.Record) -> str:
-    """The test results of a run in one line: its metric, and trainer.monitor if it is another."""
+    """The test results of a run in one line: its metric, and trainer.monitor if it is another and
+    tested, which a task of the user's own may leave out."""
     task, cut = task_of(cfg), record["truncated_share"]["train"]
     names = dict.fromkeys((task.metric, task.monitor[0].removeprefix("val/")))
-    parts = [f"{name.replace('_', ' ')} {record['test'][name]:.4f}" for name in names]
+    test = {name: record["test"][name] for name in names if name in record["test"]}
+    parts = [f"{name.replace('_', ' ')} {value:.4f}" for name, value in test.items()]
     parts += [f"{of[task.metric]:.4f} at length {n}" for n, of in record.get("lengths", {}).items()]
     unit = "evaluation" if cfg.trainer.evaluations > 1 else "epoch"
     parts.append(f"best {unit} {record[f'best_{unit}']} of {record[f'{unit}s']}")

@@ -55,6 +55,11 @@ def test_the_task_in_the_docs_trains_and_is_judged_by_its_metric(
     assert identity.own_code(small_config(corpus)) == {}
 
 
+def test_a_metric_that_is_monitored_need_not_be_tested(my_tasks, corpus, tmp_path):
+    cfg = small_config(corpus, *RAREST[:2], "trainer.monitor=loss", "trainer.max_epochs=1")
+    assert set(train(cfg, tmp_path / "run")["test"]) == {"error"}
+
+
 def test_a_next_token_task_of_ones_own_is_reported_as_a_language_model(
     corpus, tmp_path, monkeypatch
 ):

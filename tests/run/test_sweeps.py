@@ -157,6 +157,8 @@ def test_a_single_run_ends_with_its_folder_and_what_to_type_next(command, small,
     own = shlex.split(last.partition(start)[2])
     kept = [override for override in small() if not override.startswith("fusion=")]
     assert own == [*kept, "fusion=add,concat", "seed=0,1,2", "sweep_id=mine"]
+    place = f"hydra.searchpath=[file://{tmp_path}]"
+    assert shlex.join([place]) in command(*small(), place).out.splitlines()[-1]
     last = command(*small("fusion=gate_mlp", "fusion.hidden=4", "seed=3")).out.splitlines()[-1]
     assert last.endswith(" trainer.progress=none fusion=add,gate_mlp seed=0,1,2 sweep_id=mine")
     assert "fusion.hidden" not in last.partition(" next: ")[2]

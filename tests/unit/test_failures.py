@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from omegaconf import OmegaConf
+from omegaconf.errors import ConfigAttributeError
 
 from posfuse.errors import ConfigError, Diverged, InputError
 from posfuse.process import signals
@@ -163,6 +164,20 @@ def test_an_error_is_one_line(tmp_path):
         (KeyError("x"), f"KeyError: 'x'; see the traceback in {tmp_path}/train.log"),
     ):
         assert message_of(error, tmp_path).startswith(line)
+
+
+def fails_after(earlier):
+    try:
+        raise earlier
+    except type(earlier):
+        raise RuntimeError("the reason")  # noqa: B904 - without "from", as libraries do
+
+
+def test_the_message_is_not_that_of_an_earlier_handled_error(tmp_path):
+    for earlier in (ConfigError("data.x: handled"), ConfigAttributeError("handled")):
+        with pytest.raises(RuntimeError) as caught:
+            fails_after(earlier)
+        assert message_of(caught.value, tmp_path).startswith("RuntimeError: the reason; see ")
 
 
 def test_a_failure_that_cannot_be_written_still_has_its_message(tmp_path):

@@ -38,3 +38,6 @@ def test_runs_at_once_write_no_progress_into_one_terminal(tmp_path, monkeypatch)
     monkeypatch.setattr(signals, "launcher", "parallel")
     assert [each.lines for each in progress_callbacks("auto", *given)] == [detail]
     assert [each.lines for each in progress_callbacks("lines", *given)] == [terminal]
+    monkeypatch.setattr("sys.stdout", SimpleNamespace(isatty=lambda: False))
+    monkeypatch.setattr(signals, "launcher", "slurm")  # each job writes into its own file
+    assert [each.lines for each in progress_callbacks("auto", *given)] == [terminal]

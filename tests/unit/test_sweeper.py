@@ -277,6 +277,9 @@ def test_an_unknown_protocol_in_an_experiments_file_is_refused(sweep, tmp_path):
     assert refusal(sweep, "protocol=imdb,imbd") == unknown
     longer = refusal(sweep, "experiment=longer", "data=imdb", "seed=0,1")
     assert longer.startswith("experiment=longer: protocol: no 'imdbb'; use one of agnews, ")
+    for corpus, name in (("listops", "listops"), ("imdb", "imdb_fast")):
+        expected = f"protocol: no {name!r}; "
+        assert refusal(sweep, f"data={corpus}", f"protocol={name},imdb").startswith(expected)
     for name in ("own", "of_corpus", "part"):
         assert len(sweep(f"experiment={name}", "seed=0,1")) == 2
 

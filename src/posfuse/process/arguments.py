@@ -47,6 +47,11 @@ def config_options(arguments: list[str]) -> list[str]:
     ]
 
 
+def own_search_path(overrides: Iterable[str]) -> list[str]:
+    """Those of Hydra's overrides that name folders of config files."""
+    return [override for override in overrides if override.startswith("hydra.searchpath=")]
+
+
 def refuse_twice(overrides: Iterable[str]) -> None:
     """Raise InputError if two overrides set one key, because Hydra ignores the first of them.
 

@@ -56,7 +56,7 @@ def one_line(error: BaseException) -> str:
         group, _, name = str(error.missing_cfg_file).rpartition("/")
         return f"{place}{group}: no {name!r}; {nearest(name, error.options)}"
     own = [e for e in _causes(error) if isinstance(e, errors.OmegaConfBaseException) and e.full_key]
-    if not own:  # also an error of another library
+    if not own:
         return text
     key, part = str(own[0].full_key), own[0].object_type
     if not isinstance(own[0], errors.ConfigKeyError | errors.ConfigAttributeError):
@@ -78,7 +78,8 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None and error not in seen:
         seen.append(error)
         yield error
-        error = error.__cause__ or error.__context__
+        is_hydras = isinstance(error, HydraException | errors.OmegaConfBaseException)
+        error = error.__cause__ or (error.__context__ if is_hydras else None)
 
 
 def _meanings(part: Any, prefix: str = "") -> Iterator[tuple[str, str]]:

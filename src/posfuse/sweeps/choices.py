@@ -19,8 +19,10 @@ def check_chosen_protocol(config: DictConfig) -> None:
     experiment."""
     runtime = config.hydra.runtime
     name, data = (str(runtime.choices.get(group) or "null") for group in ("protocol", "data"))
+    given = [o.partition("=")[2] for o in config.hydra.overrides.task if o.startswith("protocol=")]
+    is_of_corpus = all("${data}" in value for value in given)
     # ${data}, also as a part such as quickstart/${data}: that of the corpus, if there is one
-    if re.search(rf"(^|[/_-]){re.escape(data)}([/_-]|$)", name):
+    if is_of_corpus and re.search(rf"(^|[/_-]){re.escape(data)}([/_-]|$)", name):
         return
     folders = [
         source.path if source.schema == "file" else f"{source.schema}://{source.path}"

@@ -24,7 +24,7 @@ from posfuse.errors import (
     visible,
 )
 from posfuse.process import signals
-from posfuse.process.arguments import config_options, shell_line
+from posfuse.process.arguments import config_options, own_search_path, shell_line
 from posfuse.runs import records
 from posfuse.runs.hydra_errors import one_line
 from posfuse.runs.multirun import multirun_of
@@ -180,7 +180,7 @@ def retry(overrides: list[str], own: list[str]) -> str:
     Hydra's keys.
     """
     options = config_options(sys.argv[1:])
-    options += [override for override in own if override.startswith("hydra.searchpath=")]
+    options += own_search_path(own)
     if any(o.startswith(("experiment=", "--config-n", "-cn")) for o in [*overrides, *options]):
         options.append("hydra.mode=RUN")  # that file may list a sweep
     return shell_line(["posfuse", "train", *overrides, *options], bool(options))

@@ -122,8 +122,8 @@ def progress_callbacks(
     progress: str, folder: Path, evaluations: Evaluations, stopwatch: Stopwatch
 ) -> list[Callback]:
     """Callbacks for trainer.progress = auto, bar, lines or none; `folder` is the run's."""
-    if progress == "auto" and signals.is_worker():
-        progress = "none"  # several runs would write into one terminal
+    if progress == "auto" and signals.is_worker() and signals.launcher != "slurm":
+        progress = "none"  # the runs share a terminal; a job of SLURM has its own file
     elif progress == "auto":
         progress = "bar" if sys.stdout.isatty() else "lines"
     lines = EpochLines(terminal if progress == "lines" else detail, folder, evaluations, stopwatch)
