@@ -16,11 +16,12 @@ from scipy import stats
 
 from posfuse.config import CONF_DIR
 from posfuse.evidence.metric import ACCURACY, BITS_PER_BYTE, Metric
+from posfuse.report.page import RUNS
 from posfuse.report.table import interval
 from posfuse.statistics.paired import slopes, t_interval
 from posfuse.study.looks import Progress, progress
 from posfuse.study.plan import PLAN, Plan, load_plan
-from posfuse.study.run_table import RECORD, RUNS
+from posfuse.study.run_table import RECORD
 from posfuse.study.scores import guesses
 from posfuse.study.spec import Study
 

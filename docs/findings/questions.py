@@ -12,6 +12,7 @@ from matplotlib.ticker import NullLocator
 
 from finding_tables import FOLDER, accuracies, judged
 from posfuse.report.figures.style import QUIET, RC, look
+from posfuse.report.page import RUNS
 from posfuse.report.table import interval
 from posfuse.statistics.cautions import TUNED
 from posfuse.statistics.contrasts import EQUIVALENT, UNDECIDED
@@ -19,7 +20,6 @@ from posfuse.statistics.paired import t_interval
 from posfuse.study import caveats
 from posfuse.study.looks import HypothesisVerdict
 from posfuse.study.plan import PLAN
-from posfuse.study.run_table import RUNS
 
 ASKED: dict[str, Any] = yaml.safe_load((FOLDER / "questions.yaml").read_text(encoding="utf-8"))
 WORDS = {  # the answer by verdict

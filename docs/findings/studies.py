@@ -32,7 +32,6 @@ from posfuse.report.table import Table
 from posfuse.statistics.contrasts import EQUIVALENT, REFUTED
 from posfuse.study import results_page, tables
 from posfuse.study.plan import PLAN, Plan, provenance
-from posfuse.study.run_table import RUNS
 
 TOP = FOLDER.parents[1]
 DOCUMENT, STUDIES, README = TOP / "docs/findings.md", FOLDER / "README.md", TOP / "README.md"
@@ -50,16 +49,16 @@ def keep(study: Path) -> None:
     """Copy what the page of a study or a sweep needs. Exits if a row names a commit that is not in
     the repository: its code could not be read again."""
     target, report = FOLDER / study.name, study / "report"
-    runs = pd.read_csv(report / RUNS, dtype={"commit": str})
+    runs = pd.read_csv(report / page.RUNS, dtype={"commit": str})
     if unknown := [commit for commit in runs["commit"].dropna().unique() if not exists(commit)]:
         sys.exit(f"error: {study}: no commit {', '.join(unknown)} here; run it at a commit of main")
     target.mkdir(parents=True, exist_ok=True)
     if study.name in GRIDS:
         own = [*CELL, "seed", *measured(runs, GRIDS[study.name][0]), *SECONDS, "commit"]
-        runs[own].to_csv(target / RUNS, index=False)
+        runs[own].to_csv(target / page.RUNS, index=False)
         shutil.copy(report / "figures" / "results_by_length.svg", target / "lengths.svg")
         return
-    for path in (study / PLAN, report / RUNS):
+    for path in (study / PLAN, report / page.RUNS):
         shutil.copy(path, target / path.name)
 
 
@@ -189,7 +188,7 @@ def with_parts(document: str) -> str:
 
 def write() -> None:
     """Write all pages from the committed files."""
-    studied = [path.parent for path in sorted(FOLDER.glob(f"*/{RUNS}"))]
+    studied = [path.parent for path in sorted(FOLDER.glob(f"*/{page.RUNS}"))]
     formats.write_tables(tables_of(DEMO), DEMO / "tables")
     for folder in (DEMO, *(folder for folder in studied if (folder / PLAN).exists())):
         (folder / "index.html").write_text(report(folder, draw(folder)), encoding="utf-8")

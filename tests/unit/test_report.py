@@ -517,7 +517,8 @@ def test_a_sweep_without_the_usual_baseline_has_its_tables(tmp_path):
 
 
 def test_two_reports_do_not_write_into_a_folder_at_once(tmp_path):
-    write = partial(page.write, [], "mine", "posfuse report mine", pd.DataFrame(), tmp_path)
+    none = pd.DataFrame()
+    write = partial(page.write, [], "mine", "posfuse report mine", none, tmp_path, rows=none)
     with ThreadPoolExecutor() as pool:
         with FileLock(tmp_path / ".lock"):
             second = pool.submit(write)

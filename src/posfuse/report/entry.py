@@ -151,8 +151,8 @@ def main(arguments: Namespace) -> list[str]:
     wrong = list(problems)
     for sweep in sweeps:
         sections = [*sections_of(sweep), Section(problems=problems)]
-        path = page.write(sections, sweep.name, command, sweep.runs, sweep.out)
-        formats.write_csv(sweep.runs.drop(columns="configuration"), sweep.out / "runs.csv")
+        rows = sweep.runs.drop(columns="configuration")
+        path = page.write(sections, sweep.name, command, sweep.runs, sweep.out, rows)
         show(sections, console, path)
         wrong += page.problems_of(sections)
     return list(dict.fromkeys(wrong))

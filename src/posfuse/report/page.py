@@ -21,6 +21,7 @@ from posfuse.report.sections.section import CHAPTERS, Answer, Section
 from posfuse.report.table import narrow
 from posfuse.runs import records
 
+RUNS = "runs.csv"  # a row for each run
 # A sign beside the word, for readers who cannot distinguish colours.
 SIGNS = {
     "supported": "✓", "refuted": "✗", "ahead": "▲", "behind": "▼", "equivalent": "=",
@@ -43,14 +44,22 @@ TEMPLATES = Environment(
 
 
 def write(
-    sections: Sequence[Section], title: str, command: str, made: pd.DataFrame, out: Path
+    sections: Sequence[Section],
+    title: str,
+    command: str,
+    made: pd.DataFrame,
+    out: Path,
+    rows: pd.DataFrame | None = None,
 ) -> Path:
-    """Write the page, the tables and the figures into `out`, after another process that writes
-    there. Returns the path of the page. `made` are the rows of the runs."""
+    """Write the page, the tables, the figures and runs.csv into `out`, after another process that
+    writes there. Returns the path of the page. `made` are the records of the runs, and `rows` those
+    of runs.csv, if there is one."""
     path = out / "index.html"
     out.mkdir(parents=True, exist_ok=True)
     with FileLock(out / ".lock"):
         _remove_files_of(path)
+        if rows is not None:
+            formats.write_csv(rows, out / RUNS)
         formats.write_tables([table for s in sections for table in s.tables], out / "tables")
         drawn = draw_all(sections, out / "figures")
         html = page_of(sections, title, command, _made_with(made), drawn, has_files=True)

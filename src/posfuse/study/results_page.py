@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from posfuse.evidence.bag_of_words import task_bags
 from posfuse.evidence.metric import Metric
-from posfuse.report import formats, page
+from posfuse.report import page
 from posfuse.report.sections.cautions_table import cautions_section
 from posfuse.report.sections.run_list import run_of, runs_html
 from posfuse.report.sections.section import RESULTS, RUN_LIST, THE_PLAN, Drawing, Section, drawing
@@ -24,7 +24,7 @@ from posfuse.study.arm_sweep import OUTPUT
 from posfuse.study.looks import Progress
 from posfuse.study.plan import PLAN, Plan, provenance
 from posfuse.study.repeats import units_of
-from posfuse.study.run_table import RECORD, RUNS
+from posfuse.study.run_table import RECORD
 
 
 def with_measurements(runs: pd.DataFrame) -> pd.DataFrame:
@@ -58,8 +58,7 @@ def write(
     tested = runs[runs["stage"] == "testing"]
     sections.append(plan_section(plan, tested, folder))
     records = pd.DataFrame(map(flatten, tested[RECORD].dropna()))
-    page.write(sections, name, command, records, out)
-    formats.write_csv(runs.drop(columns=RECORD), out / RUNS)
+    page.write(sections, name, command, records, out, runs.drop(columns=RECORD))
     headline = " ".join(tables.headline(study, state))
     return [f"Study {name}, plan {plan.digest[:16]}: {study.question}", headline]
 

@@ -11,7 +11,6 @@ from posfuse.study.arm_sweep import ArmSweep
 from posfuse.study.scores import at
 from posfuse.study.spec import Study
 
-RUNS = "runs.csv"
 RECORD = "record"  # the column with the whole record, which is not in runs.csv
 
 
