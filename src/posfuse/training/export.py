@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import torch
@@ -100,13 +101,12 @@ def export(run: str | Path, path: str | Path) -> None:
     reach, target = longest(cfg.data), (cfg.data.corpus or {}).get("_target_", "posfuse.")
     # A model needs no corpus, and its reader may not have the module of this one. A string of a
     # task is read as a whole, a text up to max_len.
+    without: dict[str, Any] = {"corpus": None, "path": cfg.data.name}
     if is_task(cfg.data):
-        data_without = replace(cfg.data, corpus=None, path=cfg.data.name, max_len=reach)
-        cfg = replace(cfg, data=replace(data_without, test_lengths=[]))
+        cfg = replace(cfg, data=replace(cfg.data, **without, max_len=reach, test_lengths=[]))
     elif is_own(target):
         lengths = [reach] if reach > cfg.data.max_len else []
-        data_without = replace(cfg.data, corpus=None, path=cfg.data.name, test_lengths=lengths)
-        cfg = replace(cfg, data=data_without)
+        cfg = replace(cfg, data=replace(cfg.data, **without, test_lengths=lengths))
     header = {
         "config": OmegaConf.to_yaml(OmegaConf.create(asdict(cfg))),
         "label_names": json.dumps(data.store.label_names),
