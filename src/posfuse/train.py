@@ -23,7 +23,7 @@ from posfuse.config import CONF_DIR, Config
 from posfuse.data.corpora import use_only_hub_cache
 from posfuse.errors import HubUnreachable, InputError, TrainingError, lacks_memory
 from posfuse.process import signals
-from posfuse.process.arguments import config_options, overrides_first, own_search_path, shell_line
+from posfuse.process.arguments import file_options, overrides_first, shell_line
 from posfuse.runs import configs, hydra_errors, records
 from posfuse.runs.checks import checked, task_of
 from posfuse.runs.folders import other_overrides
@@ -80,8 +80,8 @@ def job(config: DictConfig) -> float:
     """One Hydra job. Returns the validation metric that selects the best checkpoint, for sweepers
     that search, or NaN if the run failed.
 
-    A failure is written to the run's folder, except if the config of a single run is refused. After
-    a failure a sweep continues, and a single run exits.
+    A failure is written to the run's folder, except if a single run is refused before it starts.
+    After a failure a sweep continues, and a single run exits.
     """
     logging.raiseExceptions = False  # as in `main`; this may be another process
     hydra_cfg = HydraConfig.get()
@@ -120,7 +120,7 @@ def job(config: DictConfig) -> float:
         kind = getattr(error, "kind", TrainingError.kind) if cfg else "config"
         if hydra_cfg.mode == RunMode.RUN:
             with contextlib.suppress(InputError):
-                if kind != "config":  # a refused config is no failed run
+                if kind != "config" or (folder / configs.CONFIG).exists():  # the run has started
                     record_failure(message, folder, overrides, kind)
             sys.exit(f"error: {message}")
         if isinstance(error, HubUnreachable):
@@ -137,7 +137,7 @@ def sweep_like(overrides: Sequence[str]) -> str:
     kept = [o for o in overrides if re.split(r"[.=]", o.lstrip("+~"))[0] not in swept]
     fusion = hydra_cfg.runtime.choices["fusion"]
     grid = [f"fusion=add,{'concat' if fusion == 'add' else fusion}", "seed=0,1,2", "sweep_id=mine"]
-    options = config_options(sys.argv[1:]) + own_search_path(hydra_cfg.overrides.hydra)
+    options = file_options(sys.argv[1:], hydra_cfg.overrides.hydra)
     return shell_line(["posfuse", "train", "-m", *kept, *grid, *options], bool(options))
 
 
@@ -196,7 +196,8 @@ def result_line(cfg: Config, label: str, record: records.Record) -> str:
     names = dict.fromkeys((task.metric, task.monitor[0].removeprefix("val/")))
     test = {name: record["test"][name] for name in names if name in record["test"]}
     parts = [f"{name.replace('_', ' ')} {value:.4f}" for name, value in test.items()]
-    parts += [f"{of[task.metric]:.4f} at length {n}" for n, of in record.get("lengths", {}).items()]
+    by_length = record.get("lengths", {}).items()
+    parts[1:1] = [f"{of[task.metric]:.4f} at length {n}" for n, of in by_length]
     unit = "evaluation" if cfg.trainer.evaluations > 1 else "epoch"
     parts.append(f"best {unit} {record[f'best_{unit}']} of {record[f'{unit}s']}")
     parts.append(f"{sum(record['seconds'].values()):.0f} s")

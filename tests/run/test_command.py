@@ -12,7 +12,7 @@ from posfuse.limits import NAME_LETTERS
 from posfuse.process import devices
 from posfuse.runs import records
 from processes import assert_one_line
-from small_runs import small_overrides
+from small_runs import small_config, small_overrides
 
 # Each with a folder that does not exist: mistakes in the config are reported before data is read.
 MISTAKES = {
@@ -116,9 +116,11 @@ def test_an_absent_folder_is_one_line_that_names_it(command, corpus, tmp_path):
 
 
 def test_a_refused_single_run_is_no_failed_run(command, corpus, tmp_path):
-    for own in (["trainer.devices=0"], ["fusion=gate_cnn", "fusion.half_width=-1"]):
-        assert_one_line(command(*small_overrides(corpus, *own)), "error: ")
-    assert list((tmp_path / "work").rglob(records.FAILURE)) == []
+    """The second command is refused after its run has started, when the model is built."""
+    cases = {"trainer.devices=0": 0, "fusion=gate_cnn fusion.half_width=-1": 1}
+    for own, failures in cases.items():
+        assert_one_line(command(*small_overrides(corpus, *own.split())), "error: ")
+        assert len([*(tmp_path / "work").rglob(records.FAILURE)]) == failures
 
 
 def test_the_last_line_of_a_run_has_its_metric_and_the_monitored_one(command, corpus, tmp_path):
@@ -128,6 +130,16 @@ def test_the_last_line_of_a_run_has_its_metric_and_the_monitored_one(command, co
     values = records.read_result(result)["test"]
     line = f"test accuracy {values['accuracy']:.4f}, macro f1 {values['macro_f1']:.4f}, best epoch"
     assert line in out
+
+
+def test_accuracies_by_length_follow_the_metric_in_the_result_line(corpus):
+    cfg = small_config(corpus, "trainer.monitor=macro_f1")
+    record = {
+        "test": {"accuracy": 0.9, "macro_f1": 0.3}, "lengths": {80: {"accuracy": 0.5}},
+        "truncated_share": {"train": 0}, "best_epoch": 2, "epochs": 3, "seconds": {"fit": 7},
+    }  # fmt: skip
+    start = "x: test accuracy 0.9000, 0.5000 at length 80, macro f1 0.3000, best epoch 2 of 3, 7 s"
+    assert train.result_line(cfg, "x", record) == start
 
 
 UNREADABLE = "error: {file}: ", "; correct the file"

@@ -47,9 +47,9 @@ def config_options(arguments: list[str]) -> list[str]:
     ]
 
 
-def own_search_path(overrides: Iterable[str]) -> list[str]:
-    """Those of Hydra's overrides that name folders of config files."""
-    return [override for override in overrides if override.startswith("hydra.searchpath=")]
+def file_options(arguments: list[str], overrides: Iterable[str]) -> list[str]:
+    """The options that name config files, and the overrides that name folders of such files."""
+    return config_options(arguments) + [o for o in overrides if o.startswith("hydra.searchpath=")]
 
 
 def refuse_twice(overrides: Iterable[str]) -> None:

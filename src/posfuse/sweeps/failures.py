@@ -24,7 +24,7 @@ from posfuse.errors import (
     visible,
 )
 from posfuse.process import signals
-from posfuse.process.arguments import config_options, own_search_path, shell_line
+from posfuse.process.arguments import file_options, shell_line
 from posfuse.runs import records
 from posfuse.runs.hydra_errors import one_line
 from posfuse.runs.multirun import multirun_of
@@ -179,8 +179,7 @@ def retry(overrides: list[str], own: list[str]) -> str:
     It reads the same config files and modules as the sweep. `own` are the sweep's overrides of
     Hydra's keys.
     """
-    options = config_options(sys.argv[1:])
-    options += own_search_path(own)
+    options = file_options(sys.argv[1:], own)
     if any(o.startswith(("experiment=", "--config-n", "-cn")) for o in [*overrides, *options]):
         options.append("hydra.mode=RUN")  # that file may list a sweep
     return shell_line(["posfuse", "train", *overrides, *options], bool(options))
