@@ -220,8 +220,9 @@ class TrainerConfig:
     checkpoint_minutes: float = option(10.0, "minutes between saves within an epoch", above=0)
     mechanism: bool = option(True, "measure how the trained model uses position")
     progress: str = one_of(
-        "auto: bar in a terminal, else lines; parallel, ray: none", "auto", "bar", "lines", "none"
-    )
+        "auto: bar in a terminal, else lines; none with the launcher parallel or ray",
+        "auto", "bar", "lines", "none",
+    )  # fmt: skip
 
 
 @dataclass

@@ -143,7 +143,7 @@ def difference(upload: Upload, there: Any) -> str:
 
 
 def is_equal(ours: Any, theirs: Any) -> bool:
-    """W&B leaves a NaN out of a summary, or holds it as text."""
+    """True if W&B holds our value. It leaves a NaN out of a summary, or holds it as text."""
     return bool(ours == theirs or (ours != ours and str(theirs).lower() in ("none", "nan")))
 
 
