@@ -1,6 +1,7 @@
 """TF-IDF and logistic regression on the run's own tokens, once per corpus."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
+from posfuse.config import CONF_DIR
 from posfuse.data.corpora import folder, is_task
 from posfuse.evidence import bag_of_words as module
 from posfuse.evidence.bag_of_words import BagOfWords, bag_of_words, bags_of_words
@@ -179,6 +181,16 @@ def test_a_task_also_has_the_pair_of_its_ends(tmp_path):
     assert task("missing_duplicate", tmp_path) == duplicate  # from the cache
     cut = task("even_pairs", tmp_path, max_len=8)  # most last symbols are not read
     assert cut.with_ends < 65
+
+
+@pytest.mark.slow
+def test_the_docs_have_the_accuracies_of_every_task(tmp_path):
+    page = (CONF_DIR.parent / "docs/sweeps.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` .* \| ([\d.]+) \| ([\d.]+) \|$", page, re.MULTILINE)
+    assert len(rows) == 6
+    for name, *shown in rows:
+        bag = fitted_bag(checked(composed(f"data={name}", f"cache_dir={tmp_path}")))
+        assert [bag.accuracy, bag.with_ends] == pytest.approx([*map(float, shown)], abs=0.3), name
 
 
 def test_a_corpus_whose_texts_changed_is_fitted_again(tmp_path, monkeypatch):
