@@ -31,22 +31,21 @@ class Dropout(nn.Dropout):
 
 
 class _Dropout(torch.autograd.Function):
-    """Dropout on a CPU; the backward pass draws again instead of storing the mask."""
+    """Dropout on a CPU."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
         """x (...) -> (...)."""
-        ctx.p, ctx.seed = p, new_seed()
-        return _drop(x, p, ctx.seed)
+        dropped = Draws(p, new_seed(), x.device).next(x)
+        ctx.p = p
+        ctx.save_for_backward(dropped)
+        return zero_(x.contiguous() * (1 / (1 - p)), dropped)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
         """The gradient of the output (...) -> the gradient of x (...)."""
-        return _drop(grads[0], ctx.p, ctx.seed), None
-
-
-def _drop(x: Tensor, p: float, seed: int) -> Tensor:
-    return zero_(x.contiguous() * (1 / (1 - p)), Draws(p, seed, x.device).next(x))
+        (dropped,) = ctx.saved_tensors
+        return zero_(grads[0].contiguous() * (1 / (1 - ctx.p)), dropped), None
 
 
 def new_seed() -> int:
