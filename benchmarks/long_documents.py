@@ -167,8 +167,7 @@ def measure(given: argparse.Namespace) -> list[store.Table]:
         store.table(
             "Attention by kernel", ["tokens", "kernel", "ms", "× torch, float32"], by_kernel,
             "Milliseconds per document of the forward and backward pass of one layer, without "
-            "dropout. speed=fast uses torch's kernel; in bfloat16 only above "
-            f"{kernels.SHORT} tokens.",
+            f"dropout. speed=fast uses torch's kernel, in float32 up to {kernels.LONG} tokens.",
         ),
     ]  # fmt: skip
 

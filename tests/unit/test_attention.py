@@ -88,6 +88,21 @@ def test_bfloat16_blocks_do_not_round_scores(factor):
         assert max(errors[1:]) < 4e-3
 
 
+@pytest.mark.parametrize("length", [9, kernels.LONG])
+def test_short_attention_in_bfloat16_trains_in_float32(length):
+    """Its results and gradients are those in float32, rounded."""
+    halves = [x.detach().bfloat16().requires_grad_() for x in qkv(length)]
+    wide = [x.detach().float().requires_grad_() for x in halves]
+    for mask, bias in product((None, lengths_mask(length)), (None, alibi(length).float())):
+        found = []
+        for inputs in (halves, wide):
+            with torch.autocast("cpu", torch.bfloat16, enabled=inputs is halves):
+                y = kernels.attention(*inputs, mask, bias, 0.0)
+            dy = torch.ones_like(y)
+            found.append([x.bfloat16() for x in (y, *torch.autograd.grad(y, inputs, dy))])
+        assert all(map(torch.equal, *found))
+
+
 @pytest.mark.parametrize("length", [12, 300, 1200])  # one and several blocks of torch's kernel
 def test_padding_beside_a_bias_gets_no_weight_from_large_scores(length):
     """Some scores of padding are above all others. Integers keep the products exact."""

@@ -27,7 +27,8 @@ def twins(
     )
     norm = nn.LayerNorm(D) if norm_first else None
     theirs = nn.TransformerEncoder(layer, LAYERS, norm, enable_nested_tensor=False)
-    ours = Encoder(D, H, LAYERS, FF, 0.1, activation, norm_first, causal=causal)
+    kind = {"activation": activation, "norm_first": norm_first, "causal": causal}
+    ours = Encoder(D, H, LAYERS, FF, 0.1, **kind)
     torch.manual_seed(0)
     for parameter in theirs.parameters():
         nn.init.normal_(parameter, std=0.3)

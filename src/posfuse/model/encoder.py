@@ -118,6 +118,7 @@ class Encoder(nn.Module):
         n_layers: int,
         d_ff: int,
         dropout: float = 0.1,
+        *,
         activation: str = "gelu",
         norm_first: bool = False,
         attention_dropout: float | None = None,  # None: the same as dropout
@@ -179,7 +180,8 @@ class Encoder(nn.Module):
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """x (..., in), weight (out, in), bias (out,) -> (..., out)."""
     if x.device.type == "cpu":  # as fast as F.linear with a bias, which rounds differently
-        return F.linear(x, weight).add_(bias)
+        y = F.linear(x, weight)
+        return y.add_(bias.to(y.dtype))  # a float32 bias takes longer than the product in bfloat16
     return F.linear(x, weight, bias)
 
 

@@ -19,7 +19,7 @@ from posfuse.model.dropout import Draws, new_seed, zero_
 # device busy.
 SCORES = {"cpu": 2**20}
 MOST_SCORES = 2**26
-SHORT = 200  # tokens; in bfloat16 on a CPU the blocks' backward pass is faster up to here
+LONG = 640  # tokens; up to here torch's kernel for a CPU trains faster in float32 than in bfloat16
 # q (b, H, Q, D), divided by sqrt(D), and which queries -> added to their scores, (..., H, Q, L)
 Added = Callable[[Tensor, slice], Tensor | None]
 
@@ -41,8 +41,11 @@ def attention(
     """
     missing = q.shape[-1] - v.shape[-1]
     half = q.dtype in (torch.bfloat16, torch.float16)
+    if q.device.type == "cpu" and half and not p and q.requires_grad and q.shape[2] <= LONG:
+        with torch.autocast("cpu", enabled=False):
+            return attention(q.float(), k.float(), v.float(), mask, bias, p, causal).to(q.dtype)
     # On a CPU torch's dropout of the weights takes longer than the rest of attention.
-    if q.device.type == "cpu" and (p or (half and q.requires_grad and q.shape[2] <= SHORT)):
+    if q.device.type == "cpu" and p:
 
         def of_queries(_: Tensor, queries: slice) -> Tensor | None:
             return None if bias is None else bias[:, queries]

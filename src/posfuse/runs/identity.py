@@ -18,8 +18,9 @@ from posfuse.runs.seeds import with_split_seed
 from posfuse.seals import digest, digest_of
 
 NUMERICS = 11  # increase it if the same config and seed no longer give the same numbers
-# The same number for a single encoding or corpus, by its _target_.
+# The same number for a single encoding or corpus, by its _target_, or for a precision.
 PART_NUMERICS = {
+    "bf16-mixed": 1,
     "posfuse.model.polar.Pope": 1,
     "posfuse.data.bbc.lead_paragraph": 1,
     "posfuse.data.bbc.article": 1,
