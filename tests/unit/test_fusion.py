@@ -193,9 +193,9 @@ MISTAKES = {
     "Wide": (lambda e, p: torch.cat((e, e), -1) @ torch.ones(64, 64), "Wide.merge fails for "
              "tokens (2, 3, 64) and a table (3, 64) (RuntimeError: mat1 and mat2 shapes"),
     "Packed": (lambda e, p: e.missing, "Packed.merge fails for tokens (2, 3, 64) and a table (3, "
-               "64) (AttributeError: 'Tensor' object has no attribute 'missing'); return"),
+               "64) (AttributeError: 'Tensor' object has no attribute 'missing'); correct it"),
     "Divided": (lambda e, p: e + int("x"), "(ValueError: invalid literal"),
-    "Called": (lambda e, p: e(p), "(TypeError: 'Tensor' object is not callable); return"),
+    "Called": (lambda e, p: e(p), "(TypeError: 'Tensor' object is not callable); correct it for"),
 }  # fmt: skip
 
 

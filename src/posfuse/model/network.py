@@ -52,17 +52,18 @@ class TokenScale(nn.Module):
 def check_merge(fusion: Fusion) -> None:
     """Raise ValueError unless an operator turns tokens (..., d) into a tensor of the same shape."""
     tokens, table = torch.zeros(2, 3, fusion.d_model), torch.zeros(3, fusion.d_model)
-    given, got = f"tokens {tuple(tokens.shape)} and a table {tuple(table.shape)}", ""
+    given, wrong = f"tokens {tuple(tokens.shape)} and a table {tuple(table.shape)}", ""
+    d_model = f"(..., d) with d = {fusion.d_model}"
     fusion.eval()  # without dropout, which would draw from torch's generator
     try:
         if (shape := getattr(fusion(tokens, table), "shape", "no tensor")) != tokens.shape:
-            got = f"returns {shape} for {given}"
+            wrong = f"returns {shape} for {given}; return a tensor of the tokens' shape, {d_model}"
     except Exception as error:  # noqa: BLE001 - an operator of the user's own may raise anything
-        got = f"fails for {given} ({type(error).__name__}: {' '.join(str(error).split())})"
+        why = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        wrong = f"fails for {given} ({why}); correct it for parts of shape {d_model}"
     fusion.train()
-    if got:
-        fix = f"return a tensor of the tokens' shape, (..., d) with d = {fusion.d_model}"
-        raise ValueError(f"{type(fusion).__name__}.merge {got}; {fix}")
+    if wrong:
+        raise ValueError(f"{type(fusion).__name__}.merge {wrong}")
 
 
 @dataclass(frozen=True)
@@ -156,15 +157,16 @@ class PositionClassifier(FusionTransformer):
     @torch.no_grad()
     def fold(self) -> "FoldedClassifier":
         """A copy for inference with the same logits, whose token and position parts are already
-        computed. Raises ValueError for a subclass, here or of Fusion, with another way to read a
-        document."""
+        computed. Raises ValueError if the class of this network or of its operator reads or pools
+        documents in a way of its own."""
         own = PositionClassifier, ("forward", "classify", "encode", "fuse", "tokens")
         for part, usual, names in ((self, *own), (self.fusion, Fusion, ("forward", "parts"))):
             kind = type(part)
             for name in names:
                 if getattr(kind, name) is not getattr(usual, name):
                     raise ValueError(
-                        f"{kind.__name__} has its own {name}, which a folded model does not use"
+                        f"{kind.__name__} has its own {name}, which a folded model does not use; "
+                        "do not fold it"
                     )
         return FoldedClassifier(self)
 
