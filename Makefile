@@ -53,9 +53,10 @@ calibrate: .venv/installed ## simulate sweeps with known effects: writes the tab
 bench: .venv/installed ## run the benchmarks without a current result and update docs/performance.md: make bench AGNEWS=FOLDER IMDB=FOLDER
 	$(BIN)/python benchmarks/run.py $(FOLDERS)
 
-bench-gpu: .venv/installed ## the benchmarks for which a GPU matters, as make bench
+bench-gpu: .venv/installed ## the benchmarks for which a GPU matters, as make bench; with ARXIV=FOLDER also a study
 	@$(BIN)/python -c 'import sys, torch; torch.cuda.is_available() or sys.exit("error: make bench-gpu needs a GPU that torch can use; see nvidia-smi, and install the torch build for its CUDA")'
 	$(BIN)/python benchmarks/run.py --only training grid $(FOLDERS)
+	$(if $(ARXIV),$(BIN)/posfuse study run long_published_gpu data.path="$(ARXIV)")
 
 slurm-test: .venv/installed ## sweeps on a real SLURM of one node, which the test starts and stops
 	@PATH="$$PATH:/usr/sbin:/sbin"; for program in munged slurmctld slurmd sbatch; do \

@@ -88,7 +88,7 @@ _object: Any  # of a process that `apart` started
 def _begin(threads: int, make: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     global _object
     torch.set_num_threads(threads)
-    torch.set_flush_denormal(True)  # as in a run, before it starts threads
+    torch.set_flush_denormal(True)  # as in a run; only threads that start later have this setting
     keep_memory()  # as a run does
     _object = make(*arguments)
 

@@ -115,4 +115,4 @@ def measure(given: argparse.Namespace) -> list[store.Table]:
 
 
 if __name__ == "__main__":
-    store.main(__file__, measure, repeats=3, runs=[10, 100], copies=1000)
+    store.main(__file__, measure, repeats=3, runs=[10, 100], copies=10_000)

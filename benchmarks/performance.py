@@ -38,7 +38,7 @@ SENTENCES = {
     "{0|imdb, batch 8 concat|more than add, of add's step} (IMDB).",
     "overhead": "A command with one run takes {0|a command with one run, logger=none|seconds} s "
     "besides training, a further run {0|a further run in the process, logger=none|seconds} s. A "
-    "command skips 1,000 finished runs in {1|1,000|command CPU s} CPU s.",
+    "command skips 10,000 finished runs in {1|10,000|command CPU s} CPU s.",
 }
 
 

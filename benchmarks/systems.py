@@ -96,7 +96,7 @@ class Posfuse:
 class Products(Posfuse):
     """The matrix products of the run's linear layers on its padded batches, in float32, and nothing
     else: not those of attention, no other operation, no optimiser. They bound the rate of every
-    system that computes the model in float32 on this machine."""
+    system that computes these padded batches in float32 on this machine."""
 
     def __init__(self, cfg: Config, chosen: Chosen) -> None:
         super().__init__(cfg, chosen)

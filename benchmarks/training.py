@@ -126,7 +126,7 @@ class Comparison:
         corpus = systems.Corpus(self.words, len(self.names), texts)
         most = self.settings.plain_steps * self.settings.batch
         found: dict[str, tuple[Any, ...]] = {TRAINER: (systems.HuggingFace, self.cfg, corpus)}
-        if IS_GPU:
+        if IS_GPU or self.configs["fast"].trainer.precision == precision.BFLOAT16:
             found[f"{TRAINER}, bfloat16"] = (systems.HuggingFace, self.cfg, corpus, True)
         found[PLAIN] = (systems.Plain, self.cfg, corpus, most)
         found |= {s: (systems.Posfuse, cfg, of) for s, cfg in self.configs.items()}
@@ -195,9 +195,10 @@ def rates(measured: Measured) -> store.Table:
 
 OF_TRAINER = (
     "`Trainer` is BertForSequenceClassification in the Trainer of transformers VERSION, in "
-    "float32; on a GPU the table of rates also has it in bfloat16. ×: posfuse's documents per "
-    "second divided by those of the Trainer. Products alone: the matrix products of the linear "
-    "layers in float32 and nothing else, which no system in float32 can exceed on this machine. "
+    "float32; the table of rates also has it in bfloat16, on a GPU and where speed=fast chooses "
+    "bfloat16. ×: posfuse's documents per second divided by those of the Trainer. Products alone: "
+    "the matrix products of the linear layers in float32 and nothing else. No system that computes "
+    "these padded batches in float32 can exceed them on this machine. "
     "Tokens are those of a training document, on average; documents are generated with the lengths "
     "of the corpus unless the command names its folder."
 )
