@@ -24,6 +24,7 @@ UNITS = {  # of bfloat16, in a CPU
 }
 Result = dict[str, Any]  # the content of a file, its `name` and whether it `is_current`
 PEERS, SPEEDS, BOUND = ("Trainer", "loop"), ("exact", "fast"), "products alone"
+HALF = "Trainer, bfloat16"
 # The main figures of a benchmark: {number of the table|row|column}. A row is named by its first
 # column, or by its first two if two rows have the same first one.
 SENTENCES = {
@@ -82,9 +83,12 @@ def summary(results: list[Result]) -> str:
 
 
 def rates(result: Result) -> str:
-    """The ratios of training and evaluation to both alternatives, at both speeds, and the bound."""
+    """The ratios of training and evaluation to both alternatives, at both speeds, with the Trainer
+    in bfloat16, if it was measured, and the bound."""
     trainer, loop = map(cells, result["tables"][:2])
-    shown = [(0, speed) for speed in (*SPEEDS, BOUND)] + [(1, speed) for speed in SPEEDS]
+    has_half = any(column.endswith(HALF) for column in result["tables"][0]["columns"])
+    of_trainer = (*SPEEDS, *[HALF] * has_half, BOUND)
+    shown = [(0, of) for of in of_trainer] + [(1, speed) for speed in SPEEDS]
     columns = ["settings", "tokens", "", *(f"× {PEERS[i]}: {of}" for i, of in shown)]
     rows: list[Row] = []
     for phase in ("training", "evaluation"):

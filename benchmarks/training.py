@@ -47,6 +47,7 @@ POSFUSE = {"exact": ["speed=exact"], "fast": ["speed=fast"]}
 if shutil.which("c++"):
     POSFUSE["exact, compiled"] = ["speed=exact", "trainer.compile=true"]
 TRAINER, PLAIN, PRODUCTS = "Trainer", "plain loop", "products alone"
+HALF = f"{TRAINER}, bfloat16"
 KINDS = ("training", "evaluation")
 
 
@@ -127,7 +128,7 @@ class Comparison:
         most = self.settings.plain_steps * self.settings.batch
         found: dict[str, tuple[Any, ...]] = {TRAINER: (systems.HuggingFace, self.cfg, corpus)}
         if IS_GPU or self.configs["fast"].trainer.precision == precision.BFLOAT16:
-            found[f"{TRAINER}, bfloat16"] = (systems.HuggingFace, self.cfg, corpus, True)
+            found[HALF] = (systems.HuggingFace, self.cfg, corpus, True)
         found[PLAIN] = (systems.Plain, self.cfg, corpus, most)
         found |= {s: (systems.Posfuse, cfg, of) for s, cfg in self.configs.items()}
         return found | {PRODUCTS: (systems.Products, self.cfg, of)}
@@ -167,15 +168,17 @@ Measured = dict[str, dict[str, Any]]  # what `Comparison.measure` returns, by se
 
 
 def ratios(title: str, measured: Measured, baseline: str, note: str) -> store.Table:
-    """The rates of a baseline, and posfuse's as multiples of them: a row for each entry of
-    `measured`."""
-    rows, shown = [], (*POSFUSE, PRODUCTS)
+    """The rates of a baseline, and those of the others as multiples of them: a row for each entry
+    of `measured`."""
+    rows, shown = [], [*POSFUSE, PRODUCTS]
+    if baseline == TRAINER and any(HALF in found["rates"] for found in measured.values()):
+        shown.insert(0, HALF)
     for name, found in measured.items():
         row: store.Row = [name, found["tokens"]]
         for kind in KINDS:
-            of = {s: [rate[kind] for rate in found["rates"][s]] for s in (baseline, *shown)}
+            of = {s: [rate[kind] for rate in own] for s, own in found["rates"].items()}
             cells = harness.compared(of, baseline)
-            row += [cells[baseline][0], *(cells[system][1] for system in shown)]
+            row += [cells[baseline][0], *(cells[s][1] if s in cells else "–" for s in shown)]
         rows.append(row)
     columns = [f"{kind}: {of}" for kind in KINDS for of in (f"{baseline}, docs/s", *shown)]
     return store.table(title, ["settings", "tokens", *columns], rows, note)
@@ -195,12 +198,11 @@ def rates(measured: Measured) -> store.Table:
 
 OF_TRAINER = (
     "`Trainer` is BertForSequenceClassification in the Trainer of transformers VERSION, in "
-    "float32; the table of rates also has it in bfloat16, on a GPU and where speed=fast chooses "
-    "bfloat16. ×: posfuse's documents per second divided by those of the Trainer. Products alone: "
-    "the matrix products of the linear layers in float32 and nothing else. No system that computes "
-    "these padded batches in float32 can exceed them on this machine. "
-    "Tokens are those of a training document, on average; documents are generated with the lengths "
-    "of the corpus unless the command names its folder."
+    "float32; also in bfloat16 on a GPU and where speed=fast chooses bfloat16. ×: documents per "
+    "second divided by those of the Trainer in float32. Products alone: the matrix products of the "
+    "linear layers in float32 and nothing else. No system that computes these padded batches in "
+    "float32 can exceed them on this machine. Tokens are those of a training document, on average; "
+    "documents are generated with the lengths of the corpus unless the command names its folder."
 )
 OF_PLAIN = "In evaluation the loop uses torch's fast path."
 OF_MEMORY = (

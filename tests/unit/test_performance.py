@@ -28,6 +28,8 @@ def test_the_summary_has_the_figures_of_current_results_and_their_source():
     shown = (*performance.SPEEDS, performance.BOUND)
     columns = ["settings", "tokens", *(f"{p}: {s}" for p in PHASES for s in shown)]
     sides = [{"columns": columns, "rows": [["imdb", 223, *row]]} for row in ("abxcdy", "ef-gh-")]
+    half = [f"{p}: {performance.HALF}" for p in PHASES]
+    with_half = {"columns": columns + half, "rows": [["imdb", 223, *"abxcdymn"]]}
     runs = {"columns": ["runs at once", "ratio"], "rows": [[1, 1.0], [2, 1.44]]}
     stale = {**at, "name": "overhead", "is_current": False}
     results = [
@@ -39,6 +41,8 @@ def test_the_summary_has_the_figures_of_current_results_and_their_source():
         "| imdb | 223 | training | a | b | x | e | f |\n"
         "| imdb | 223 | evaluation | c | d | y | g | h |" in text
     )
+    of_half = performance.summary([{**results[0], "tables": [with_half, sides[1]]}])
+    assert "| imdb | 223 | training | a | b | m | x | e | f |" in of_half
     source = "Intel Xeon with AMX, 2 cores; 2026-11-22, commit 0123456789)"
     assert "1.44 times the runs per hour of one run with two threads. ([grid](" in text
     assert text.count(source) == 2
