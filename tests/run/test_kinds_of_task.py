@@ -51,6 +51,7 @@ def test_the_task_in_the_docs_trains_and_is_judged_by_its_metric(
     assert type(load_run(folder)[2]).__name__ == "PlaceModule"
     with (tmp_path / "my_tasks.py").open("a") as code:
         code.write("# changed")
+    del sys.modules["my_tasks"]  # as in another process
     assert identity.own_code(cfg)["code"] != record["code"]
     assert identity.own_code(small_config(corpus)) == {}
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from types import SimpleNamespace
 
 import pandas as pd
@@ -100,6 +101,8 @@ def test_own_code_that_has_changed_is_pretrained_again(corpus, tmp_path, monkeyp
     before = folder_of(cfg)
     assert folder_of(cfg) == before
     code.write_text(f"{code.read_text()}    # changed\n")
+    assert folder_of(cfg) == before  # this process has loaded the earlier code
+    del sys.modules["pretrained_operator"]  # as in another process
     assert folder_of(cfg) != before
 
 

@@ -2,6 +2,7 @@
 
 import shutil
 import signal
+import sys
 from itertools import count
 from types import SimpleNamespace
 
@@ -161,6 +162,8 @@ def test_a_result_and_a_state_of_own_code_that_has_changed_are_refused(
     assert train(cfg, tmp_path / "done") == record
     killed(cfg, tmp_path / "run")
     code.write_text(f"{code.read_text()}    # changed\n")
+    assert train(cfg, tmp_path / "done") == record  # this process has loaded the earlier code
+    del sys.modules["changing_operator"]  # as in another process
     with pytest.raises(Conflict, match=r"result\.json: .* earlier code of changing_operator\.py;"):
         train(cfg, tmp_path / "done")
     with pytest.raises(InputError, match=r"last\.ckpt: belongs to .* or your code has changed"):

@@ -1,6 +1,7 @@
 """Records: written atomically, recognised by their fingerprint, never overwritten."""
 
 import json
+import sys
 from dataclasses import replace
 
 import pytest
@@ -50,7 +51,7 @@ def test_own_code_is_the_file_of_a_class_or_of_the_module_that_names_it(tmp_path
         ("math.sqrt", set()),
         ("posfuse.model.fusion.Add", set()),
     ):
-        assert identity.own_files(Config(fusion={"_target_": target})) == files
+        assert set(identity.own_files(Config(fusion={"_target_": target}))) == files
 
 
 def test_own_code_includes_the_classes_from_which_a_class_inherits(tmp_path, monkeypatch):
@@ -59,10 +60,13 @@ def test_own_code_includes_the_classes_from_which_a_class_inherits(tmp_path, mon
     (tmp_path / "own_second.py").write_text(second)
     monkeypatch.syspath_prepend(tmp_path)
     own = Config(fusion={"_target_": "own_second.Second"})
-    assert identity.own_files(own) == {tmp_path / "own_first.py", tmp_path / "own_second.py"}
+    assert set(identity.own_files(own)) == {tmp_path / "own_first.py", tmp_path / "own_second.py"}
     before = identity.own_code(own)
     with (tmp_path / "own_first.py").open("a") as file:
         file.write("# changed\n")
+    assert identity.own_code(own) == before  # the loaded code is the same
+    for name in ("own_first", "own_second"):  # as in another process
+        del sys.modules[name]
     assert identity.own_code(own) != before
 
 
@@ -81,6 +85,8 @@ def test_a_corpus_of_ones_own_is_known_by_its_code_and_its_files(tmp_path, monke
     states = [state()]
     with code.open("a") as file:
         file.write("\n# changed")
+    assert state() == states[0]  # the loaded code is the same
+    del sys.modules["own_corpus"]  # as in another process
     states.append(state())
     write_corpus(corpus, seed=1)
     states.append(state())

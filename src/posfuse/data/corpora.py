@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from posfuse import seals
 from posfuse.config import DataConfig, SplitsConfig
-from posfuse.data.own_code import is_own, source_files
+from posfuse.data.own_code import code_digests, is_own
 from posfuse.data.sources import ENDS, Source, file_source, hub_source
 from posfuse.errors import HubUnreachable, InputError, reason
 
@@ -57,7 +57,7 @@ def load(cfg: DataConfig) -> Corpus:
     function = pkgutil.resolve_name(target)
     corpus: Corpus = _hub(cfg, **arguments) if function is hub else function(**arguments)
     if is_own(target):  # its texts also depend on its code
-        code = sorted(map(seals.digest, source_files(target)))
+        code = sorted(code_digests(target).values())
         return replace(corpus, fingerprint=seals.digest_of([corpus.fingerprint, *code]))
     return corpus
 

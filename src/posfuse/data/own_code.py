@@ -8,6 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from posfuse import seals
+
 LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
 
 
@@ -32,6 +34,20 @@ def source_files(target: str) -> set[Path]:
     if files == {None}:
         files.add(_file(importlib.import_module(target.rpartition(".")[0])))
     return {Path(file) for file in files if file is not None}
+
+
+# (id of a class or function, its file) -> the object, so that no other gets its id, and the digest
+_loaded: dict[tuple[int, Path], tuple[Any, str]] = {}
+
+
+def code_digests(target: str) -> dict[Path, str]:
+    """The digest of each of `source_files` when this process first asked for it. A file that is
+    edited later does not change the code that the process has loaded."""
+    part = pkgutil.resolve_name(target)
+    keys = {(id(part), file) for file in source_files(target)}
+    for key in keys - _loaded.keys():
+        _loaded[key] = part, seals.digest(key[1])
+    return {file: _loaded[part_id, file][1] for part_id, file in keys}
 
 
 def _file(part: Any) -> str | None:

@@ -2,15 +2,18 @@
 or an image wrote into the package."""
 
 import subprocess
+from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
 BAKED = "commit.txt"  # in the package, by hatch_build.py
 
 
+@cache
 def commit(*paths: str) -> str | None:
     """The commit, with "+changes" if files of the checkout differ (or files of these paths, in
-    git's notation); None if it is unknown."""
+    git's notation); None if it is unknown. It is that of the first call in this process, because a
+    later checkout does not change the code that the process has loaded."""
     root, baked = PACKAGE.parents[1], PACKAGE / BAKED
     if not (root / ".git").exists():
         return baked.read_text(encoding="utf-8").strip() if baked.exists() else None

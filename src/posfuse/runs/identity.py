@@ -11,11 +11,11 @@ from typing import Any
 
 from posfuse.config import Config
 from posfuse.data.corpora import files_digest, folder_files, load
-from posfuse.data.own_code import is_own, source_files
+from posfuse.data.own_code import code_digests, is_own
 from posfuse.data.pretrained_folder import pretrained_files
 from posfuse.data.vocabulary import tokenizer_file_digest
 from posfuse.runs.seeds import with_split_seed
-from posfuse.seals import digest, digest_of
+from posfuse.seals import digest_of
 
 NUMERICS = 11  # increase it if the same config and seed no longer give the same numbers
 # The same number for a single encoding or corpus, by its _target_, or for a precision.
@@ -152,7 +152,7 @@ def own_code(cfg: Config) -> dict[str, str]:
     files = own_files(cfg)
     if not files:
         return {}
-    parts = sorted(map(digest, files))
+    parts = sorted(files.values())
     if has_own_corpus(cfg):
         parts.append(load(with_split_seed(cfg)).fingerprint)
     return {"code": digest_of(parts)[:16]}
@@ -164,10 +164,12 @@ def has_own_corpus(cfg: Config) -> bool:
     return cfg.data.path is None and corpus is not None and is_own(corpus["_target_"])
 
 
-def own_files(cfg: Config) -> set[Path]:
-    """The files outside posfuse that define classes and functions of the config."""
+def own_files(cfg: Config) -> dict[Path, str]:
+    """The files outside posfuse that define classes and functions of the config, each with the
+    digest of the loaded code."""
     targets = {str(v) for k, v in flatten(asdict(cfg)).items() if v and k.endswith("_target_")}
-    return {file for target in filter(is_own, targets) for file in source_files(target)}
+    own = map(code_digests, filter(is_own, targets))
+    return {file: digest for files in own for file, digest in files.items()}
 
 
 def owner(cfg: Config) -> dict[str, str]:

@@ -23,6 +23,7 @@ from posfuse.data.locks import lock
 from posfuse.errors import InputError, OutOfMemory, TrainingError, lacks_memory
 from posfuse.model.network import Backbone
 from posfuse.process import environment, signals
+from posfuse.process.commit import commit
 from posfuse.process.devices import device_of
 from posfuse.process.distributed import rank
 from posfuse.runs import identity, measurements, records
@@ -75,6 +76,7 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> Record:
     Only the process with rank 0 writes; the others return an empty record.
     """
     started, facts = records.now(), records.identity(cfg, folder) | identity.own_code(cfg)
+    commit()  # the checkout may change before the record is written
     set_process(cfg)
     device = device_of(cfg.trainer)
     backbone = build_backbone(cfg)  # refuses a wrong value before any data is loaded
@@ -83,6 +85,8 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> Record:
         set_process(cfg)  # resets the peak memory: another run may have done the pretraining
     stopwatch = Stopwatch()
     data, module = build(cfg, backbone, pretrained)
+    if pretrained and identity.fingerprint(cfg) != facts["fingerprint"]:
+        raise InputError(f"data={cfg.data.name}: its texts changed during pretraining; run again")
     facts |= data.facts() | {"task": {"metric": data.task.metric}}
     if rank() == 0:
         flat = identity.flatten(facts)
