@@ -34,7 +34,7 @@ def in_worker(call: bytes) -> bytes:
     """`execute` in a worker process. pickle cannot handle the classes of Hydra's plugins."""
     try:
         return bytes(cloudpickle.dumps(execute(*cloudpickle.loads(call))))
-    except Exception as error:  # noqa: BLE001 - an error outside of the job: the others continue
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - outside of the job
         return bytes(cloudpickle.dumps(one_line(error)))
     finally:
         signals.forget()

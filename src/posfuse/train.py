@@ -115,7 +115,7 @@ def job(config: DictConfig) -> float:
         record_failure(str(stop), folder, overrides, records.INTERRUPTED)
         if not signals.is_worker():
             raise
-    except Exception as error:  # noqa: BLE001 - any failure: the sweep's other runs continue
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's code may even call exit()
         message = message_of(error, folder)
         kind = getattr(error, "kind", TrainingError.kind) if cfg else "config"
         if hydra_cfg.mode == RunMode.RUN:

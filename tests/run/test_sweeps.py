@@ -95,6 +95,21 @@ def test_fail_fast_ends_a_sweep_at_its_first_failure(command, small, tmp_path):
     assert not results(tmp_path / "work")
 
 
+def test_code_that_exits_fails_its_own_run_alone(command, small, tmp_path, monkeypatch):
+    """With exit() in it the sweep would end with status 0."""
+    (tmp_path / "exiting.py").write_text(
+        "from posfuse.model.fusion import Add\n\n\nclass Exits(Add):\n"
+        "    def __init__(self, d_model):\n        exit()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    operators = "fusion._target_=exiting.Exits,posfuse.model.fusion.Add"
+    result = command("-m", *small(operators))
+    assert result.code == 1
+    assert "error: 1 of 2 runs failed; the others are done" in result.err
+    assert "SystemExit" in result.err
+    assert len(results(tmp_path / "work")) == 1
+
+
 def test_a_mistake_in_the_config_is_printed_once_for_all_runs(command, small, tmp_path):
     refused = command("-m", *small("seed=0,1", "model.n_heads=3"))
     assert_one_line(refused, "error: model.n_heads: ")

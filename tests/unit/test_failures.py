@@ -155,6 +155,18 @@ def test_what_ended_the_others_is_named():
     )
 
 
+def test_nothing_is_stopped_if_every_other_run_is_done(sweep, tmp_path, monkeypatch):
+    config, ending = sweep
+    monkeypatch.setattr(signals, "_received", {})
+    signals.request(FAIL_FAST)
+    record_failure("broken", tmp_path / RUN, [], "failed")
+    with pytest.raises(SystemExit, match=r"; sweep\.fail_fast stopped the others"):
+        ending.on_multirun_end(config)
+    (tmp_path / OTHER / records.RESULT).touch()
+    with pytest.raises(SystemExit, match="error: 1 of 3 runs failed; the others are done"):
+        ending.on_multirun_end(config)
+
+
 def test_an_error_is_one_line(tmp_path):
     for error, line in (
         (ConfigError("seed: wrong"), "seed: wrong"),

@@ -37,6 +37,10 @@ REFUSED = [
      "data.test_lengths: must be [] with data=listops, because it has no documents longer than "),
     (["data=listops", "data.corpus.lengths=[5,3000]"],
      "data.corpus.lengths: must end at data.max_len=2000 or below (got [5, 3000])"),
+    ([*COPY, "data.targets=values"],
+     "data.targets: must be answers with data=copy, because only associative_recall has keys and "),
+    (["task.output=tied"],
+     "task.output: must be untied with task=classification, because only a language model reads "),
     # Shuffled words
     (SHUFFLED,
      "data.name: must end in _shuffled if and only if data.word_order=shuffled, because tables "

@@ -151,6 +151,12 @@ def test_a_batch_has_at_least_one_run(jobs, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("own", [None, "fusion=add", [1]])
+def test_an_arm_is_a_list_of_overrides(own, jobs):
+    line = refusal(jobs, "PosfuseSweeper", ["arm=a"], arms={"a": own})
+    assert line.startswith("hydra.sweeper.arms.a: must be a list of overrides, such as [fusion=")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -1,7 +1,7 @@
 """The runs of a sweep's last command, from its multirun.yaml."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice, product
@@ -59,7 +59,7 @@ def multirun_of(config: Any) -> Multirun:
     """The runs of the sweep with this composed config. A ${...} in a value belongs to the run's
     config. Raises an error of any type if the config is not a sweep's."""
     sweeper = config.hydra.sweeper
-    arms = {name: list(overrides) for name, overrides in (sweeper.get("arms") or {}).items()}
+    arms = arms_of(sweeper.get("arms") or {})
     params = [f"{k}={v}" for k, v in (sweeper.get("params") or {}).items()]
     task: Any = OmegaConf.to_container(config.hydra.overrides.task, resolve=False)
     parsed = OverridesParser.create().parse_overrides([*params, *task])
@@ -97,6 +97,20 @@ def write_multirun(config: Any) -> None:
     sweep.mkdir(parents=True, exist_ok=True)
     with FileLock(sweep / f".{MULTIRUN}.lock"), replacing(sweep / MULTIRUN) as part:
         OmegaConf.save(config, part)
+
+
+def arms_of(given: Mapping[Any, Any]) -> dict[Any, list[str]]:
+    """hydra.sweeper.arms. Raises InputError for an arm that is not a list of overrides."""
+    arms = {}
+    for name, own in given.items():
+        is_list = isinstance(own, Sequence) and not isinstance(own, str)
+        if not is_list or not all(isinstance(override, str) for override in own):
+            raise InputError(
+                f"hydra.sweeper.arms.{name}: must be a list of overrides, such as [fusion=concat], "
+                f"or [] for none (got {own})"
+            )
+        arms[name] = list(own)
+    return arms
 
 
 def with_arm(overrides: list[str], arms: Mapping[str, list[str]]) -> list[str]:

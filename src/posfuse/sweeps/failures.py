@@ -78,7 +78,9 @@ class Ending(Callback):
         ]
         if any(failure["kind"] != records.INTERRUPTED for _, failure in new):
             given = list(config.hydra.get("overrides", {}).get("hydra", []))
-            sys.exit(summary(new, len(own), given, signals.interruption()))
+            failed = {run for run, failure in below if failure["kind"] != records.INTERRUPTED}
+            is_cut = any(run not in failed and not (run / records.RESULT).exists() for run in own)
+            sys.exit(summary(new, len(own), given, signals.interruption() if is_cut else None))
         if new:
             raise signals.Interrupted(f"{len(new)} of {len(own)} runs were interrupted")
         folder = config.hydra.sweep.dir
@@ -86,7 +88,7 @@ class Ending(Callback):
             say(f"results: {folder}; next: {shlex.join(['posfuse', 'report', folder])}")
 
 
-def message_of(error: Exception, folder: Path) -> str:
+def message_of(error: BaseException, folder: Path) -> str:
     """The error in one line. The traceback of an unexpected error goes to train.log."""
     if isinstance(error, InputError | TrainingError):
         return str(error)
