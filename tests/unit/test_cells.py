@@ -13,7 +13,7 @@ from posfuse.report.sections import answer
 from posfuse.report.sections.spread import convergence_tables, variance_tables
 from posfuse.report.sweep import Sweep
 from posfuse.statistics import paired as st
-from posfuse.statistics.cells import _row, convergence, follows_seed, is_held, variance
+from posfuse.statistics.cells import SEEDS, _row, convergence, follows_seed, is_held, variance
 from posfuse.statistics.comparisons import Criteria
 from posfuse.verdicts.claims import read_claims
 from small_records import write_sweep
@@ -60,7 +60,8 @@ def test_a_run_follows_its_seed_where_the_source_has_none():
     assert follows_seed(earlier).to_numpy().tolist() == [[True, True, True, False]] * 2
 
 
-TOGETHER = {("add", "together"): [50, 54, 58], ("mlp", "together"): [60, 60, 66]}
+TOGETHER_OF_ADD = {("add", "together"): [50, 54, 58]}
+TOGETHER = TOGETHER_OF_ADD | {("mlp", "together"): [60, 60, 66]}
 
 
 def test_rows_by_hand():
@@ -81,6 +82,16 @@ def test_rows_by_hand():
     assert table.rows[0] == [
         "tiny", "sin", "add", "initial values", "3", "1.00", "0.52 to 6.28", "6", "", "", ""
     ]  # fmt: skip
+
+
+def test_an_operator_may_have_runs_with_every_source_fixed():
+    none = {f"settings.seeds.{source}": 0 for source in SEEDS}
+    fixed = frame({("mlp", "together"): [60, 61, 63]}).assign(**none)
+    init = {("add", "init"): [50, 51, 52]}
+    found = variance(
+        pd.concat([frame(TOGETHER_OF_ADD | init), fixed], ignore_index=True), Criteria()
+    )
+    assert row_of(found, "mlp", "none")["held"] == "init=0 order=0 dropout=0"
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,12 @@ def test_a_contrast_is_a_weighted_sum_over_the_seeds_that_every_arm_has():
     assert differences({"a": 1, "nobody": -1}, OUTCOMES).empty
 
 
+def test_a_difference_by_rounding_is_none():
+    """0.1 + 0.2 is not 0.3. The next difference is small, but no rounding."""
+    outcomes = pd.DataFrame({"a": [0.1 + 0.2, 0.3 + 1e-8], "b": [0.3, 0.3]})
+    assert differences({"a": 1, "b": -1}, outcomes).tolist() == [0.0, pytest.approx(1e-8)]
+
+
 def test_the_weights_sum_to_0():
     with pytest.raises(AssertionError):
         differences({"a": 1, "b": -0.5}, OUTCOMES)

@@ -250,6 +250,32 @@ def test_the_rounding_of_means_is_no_spread(tmp_path):
         assert np.isnan(row["p_t"])
 
 
+def test_equal_small_differences_of_means_have_no_test(tmp_path):
+    """b is better by 0.1 on one of three tasks with each seed, so by 0.1 / 3 on average."""
+    lines = []
+    for seed, better in enumerate((0, 1, 2)):
+        for task in range(3):
+            value = 80 + (task == seed) / 10
+            lines += [
+                f"{task},{seed},a,{value}\n",
+                f"{task},{seed},b,{value + (task == better) / 10}\n",
+            ]
+    options = written(tmp_path, "task,seed,method,accuracy\n" + "".join(lines))
+    assert "no test" in reported(*options, "--by", "task", "--overall", "seed")
+    (row,) = comparisons(tmp_path)
+    assert row["mean"] == pytest.approx(0.1 / 3)
+    assert np.isnan(row["p_t"])
+
+
+def test_a_raw_value_may_be_named_points(tmp_path):
+    options = written(tmp_path, SHORT.replace("accuracy", "points"))
+    values = ["--value", "points", "--unit", "raw", "--margin", "0.05"]
+    reported(*options, *values)
+    page = (tmp_path / "out" / "index.html").read_text()
+    assert "Differences are in the units of points." in page
+    assert "in percent" not in page
+
+
 def test_a_unit_that_lacks_a_group_is_left_out(tmp_path):
     """With its other groups alone its mean would be one of other tasks."""
     cells = [

@@ -21,7 +21,7 @@ def write(root, encoding, accuracies, settings=None, **more):
     own = {"encoding.table._target_": f"{MODULE}.encoding.{TABLES[encoding]}"}
     if encoding.startswith("rope"):
         own["encoding.attention._target_"] = f"{MODULE}.attention_encoding.Rotary"
-    more |= {"encoding": encoding, "documents": {"test": 1000}}
+    more = {"documents": {"test": 1000}} | more | {"encoding": encoding}
     write_sweep(root, accuracies, settings=own | (settings or {}), **more)
 
 
@@ -102,6 +102,19 @@ def test_equal_gains_leave_exactly_nothing_for_position(tmp_path):
     assert row["p_t"] == 1
     # The 1,000 documents of the test split: t = 0.5 / (0.1 / sqrt(3))
     assert row["p_equivalence"] == pytest.approx(stats.t.sf(5 * math.sqrt(3), 2))
+
+
+def test_equal_differences_of_gains_have_the_spread_of_a_document(tmp_path):
+    """One document of 120 more in each seed. A spread by rounding would give any p-value."""
+    gains = ([1, 2, 3], [0, 1, 2])
+    for encoding, own in zip(("sinusoidal", "none"), gains, strict=True):
+        base = [60 / 120, 70 / 120, 80 / 120]
+        fused = [b + g / 120 for b, g in zip(base, own, strict=True)]
+        write(tmp_path, encoding, {"add": base, "concat": fused}, documents={"test": 120})
+    (row,) = found_in(tmp_path).to_dict("records")
+    assert row["deltas"] == pytest.approx([100 / 120] * 3)
+    assert row["p_t"] == pytest.approx(2 * stats.t.sf(math.sqrt(3), 2))
+    assert row["verdict"] == "undecided"
 
 
 def test_the_family_is_that_of_the_operators_of_the_sweep(tmp_path):

@@ -184,8 +184,9 @@ def _rows_of(group: pd.DataFrame, criteria: Criteria) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for fusion in group["fusion"].unique():
         of_fusion = []
-        for (text, held), column in scores[fusion].items():
-            if len(values := column.dropna()) < 2:
+        of_sets: Any = scores.items()
+        for (name, text, held), column in of_sets:
+            if name != fusion or len(values := column.dropna()) < 2:
                 continue
             sources = text.split()
             row = {"fusion": fusion, "sources": set(sources), "held": held}

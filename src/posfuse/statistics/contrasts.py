@@ -14,12 +14,14 @@ from numpy.typing import ArrayLike, NDArray
 
 def differences(contrast: Mapping[Any, float], outcomes: pd.DataFrame) -> "pd.Series[float]":
     """The weighted sum over arms, for each seed that every arm has. `outcomes` has a row for
-    each seed and a column for each arm."""
+    each seed and a column for each arm. A sum that is 0 up to rounding is 0."""
     assert abs(sum(contrast.values())) < 1e-9
     if any(arm not in outcomes for arm in contrast):
         return pd.Series(dtype=float)
     weighted = outcomes[list(contrast)] * list(contrast.values())
-    return weighted.sum(axis=1, skipna=False).dropna()
+    sums = weighted.sum(axis=1, skipna=False).dropna()
+    largest = np.nan_to_num(np.abs(weighted.to_numpy(dtype=float))).max(initial=0.0)
+    return sums.where(sums.abs() > 1e-9 * largest, 0.0)
 
 
 AHEAD, BEHIND, EQUIVALENT, UNDECIDED = "ahead", "behind", "equivalent", "undecided"

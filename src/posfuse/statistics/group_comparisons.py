@@ -142,9 +142,10 @@ def _paired_estimates(
 ) -> pd.DataFrame:
     """n, mean, error (of the mean) and df of the differences of each pair of arms.
 
-    As in paired.py, differences that are equal up to rounding have the spread `resolution`.
+    As in paired.py, differences that are equal up to rounding, also that of `over_groups`, have the
+    spread `resolution`.
     """
-    parts = []
+    parts, rounding = [], 4e-11 * rows["value"].abs().max()
     for start in range(0, len(one), AT_A_TIME):
         pairs = pd.DataFrame({"one": one, "other": other}).iloc[start : start + AT_A_TIME]
         both = pairs.reset_index(names="pair").merge(rows, left_on="one", right_on="arm")
@@ -154,7 +155,8 @@ def _paired_estimates(
         parts.append(of.reindex(pairs.index))
     d = pd.concat(parts) if parts else pd.DataFrame(columns=["size", "mean", "std", "min", "max"])
     largest = d[["min", "max"]].abs().max(axis=1)
-    spread = d["std"].where(d["max"] - d["min"] > 1e-9 * largest, resolution)
+    is_spread = d["max"] - d["min"] > np.maximum(1e-9 * largest.astype(float), rounding)
+    spread = d["std"].where(is_spread, resolution)
     return pd.DataFrame(
         {
             "n": [f"{n:.0f}" if n > 0 else "" for n in d["size"]],

@@ -63,8 +63,8 @@ def second_differences(
         if is_one or second is None:
             continue
         gains = [pd.Series(each["deltas"], each["seeds"]) for each in (row, second)]
-        # Rounding errors of equal results must not count as a spread.
-        both = pd.concat(gains, axis=1, keys=["first", "second"]).round(9)
+        # Without the last digits of sums, which vary. Coarser rounding would look like a spread.
+        both = pd.concat(gains, axis=1, keys=["first", "second"]).round(12)
         compared = compare_arms("first", "second", both, criteria, row["resolution"])
         if compared is None:
             continue

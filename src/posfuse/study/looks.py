@@ -176,5 +176,5 @@ def seeds_to_decide(
 def deltas(h: Hypothesis, values: pd.DataFrame, units: list[int]) -> list[float]:
     """The hypothesis's paired differences, up to the first unit that an arm lacks."""
     of_units = differences(h.weights, values).reindex(units)
-    whole = int(of_units.notna().cumprod().sum())
-    return [round(value, 9) for value in of_units[:whole]]  # differences by rounding are ties
+    # Without the last digits of sums, which vary. Coarser rounding would look like a spread.
+    return of_units[: int(of_units.notna().cumprod().sum())].round(12).tolist()
