@@ -45,8 +45,15 @@ def test_a_corpus_shows_little_about_position_if_the_bag_wins_in_all_settings():
     bags = {key: BagOfWords(92.0 if key[0] == "news" else 21.0, 100)
             for key in zip(cells["data"], cells["variant"], strict=True)}  # fmt: skip
     (line,) = without_order(cells, bags)
-    assert line.startswith("news: a bag of words reaches 92.00 %")
+    assert line.startswith("news: a bag of words reaches 92.00 %, at least as much as every fusion")
     assert without_order(cells, {}) == []
+    other = cells.assign(variant=["scale=1", "scale=8", "scale=8"], data="story")
+    bags = {
+        ("story", "scale=1"): BagOfWords(70.0, 100),
+        ("story", "scale=8"): BagOfWords(92.0, 100),
+    }
+    (line,) = without_order(other, bags)
+    assert "reaches 70.00 to 92.00 %, in each setting at least as much as every fusion" in line
 
 
 def test_a_task_of_ones_own_has_none():

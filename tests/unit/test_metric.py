@@ -259,6 +259,8 @@ def test_a_margin_is_kept_for_a_metric_of_the_same_unit():
 def test_no_difference_has_no_minus():
     assert ACCURACY.signed(-0.0) == ACCURACY.signed(-0.004) == "+0.00"
     assert size_text(0.0, -1.0, 1.0, 1, direction=-1) == "0.0 (-1.0 to 1.0)"
+    assert size_text(-50.0, -72.0, 0.0, 1, direction=-1) == "50.0 (0.0 to 72.0)"
+    assert size_text(1.0, -0.04, 2.0, 1) == "+1.0 (-0.0 to +2.0)"  # it contains 0
 
 
 def test_guessing_gives_one_of_the_classes():

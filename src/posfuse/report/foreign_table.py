@@ -78,14 +78,16 @@ def _names(given: str) -> list[str]:
 
 def criteria_of(columns: Columns, criteria: Criteria, lower_is_better: bool) -> Criteria:
     """The criteria with the metric of the foreign table."""
-    is_raw = columns.unit == "raw"
+    is_raw, unit = columns.unit == "raw", "points"  # which means percent, as the unit of a Metric
+    if is_raw:
+        unit = columns.value if columns.value != unit else f"raw {unit}"
     # Raw values have three digits of the margin.
     digits = max(2, 2 - math.floor(math.log10(criteria.margin))) if is_raw else 2
     metric = Metric(
         split="",
         name=columns.value,
         title=columns.value,
-        unit=columns.value if is_raw else "points",
+        unit=unit,
         level=columns.value if is_raw else f"{columns.value} in %",
         factor=1.0,
         digits=digits,

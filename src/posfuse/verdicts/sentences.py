@@ -49,7 +49,7 @@ def size_text(
     the mean, and `of` begins the brackets. With a direction, 1 or -1, the numbers count in this
     direction and have no plus."""
     sign, plus = direction or 1, "" if direction else "+"
-    low, high = sorted((sign * low, sign * high))
+    low, high = sorted((sign * low + 0.0, sign * high + 0.0))  # an end at -0.0 is at 0
     ends = f" ({of}{low:{plus}.{digits}f} to {high:{plus}.{digits}f})"
     return f"{sign * mean:{plus}z.{digits}f}{unit}{'' if math.isnan(low) else ends}"
 

@@ -110,7 +110,8 @@ def results_by_length(
 
     caption = (
         f"test {metric.level} against the length of the test documents in tokens; shaded: the "
-        "lengths of training; line: mean over seeds; band: its 95 % t interval"
+        "lengths of training, where all lines have the same; line: mean over seeds; band: its 95 % "
+        "t interval"
         f"{'; dotted: chance' if chance else ''}"
     )
     figure, panels = plot.panel_figure(rows, caption, (3.0, 2.3))
@@ -121,15 +122,17 @@ def results_by_length(
         axis.set_ylabel(metric.axis)
         if metric.is_share:
             axis.set_ylim(0, 103)
-        _length_axis(axis, sorted(part["test_length"].unique()), part["trained"].iloc[0])
+        of_training = set(part["trained"])
+        _length_axis(axis, sorted(part["test_length"].unique()))
+        if len(of_training) == 1:
+            axis.axvspan(axis.get_xlim()[0], *of_training, color="0.92", linewidth=0, zorder=-1)
     return figure
 
 
-def _length_axis(axis: Axes, lengths: list[int], trained: float) -> None:
-    """A logarithmic axis with a tick at each length, and the trained range shaded."""
+def _length_axis(axis: Axes, lengths: list[int]) -> None:
+    """A logarithmic axis with a tick at each length."""
     axis.set_xscale("log", base=2)
     axis.set_xlim(lengths[0] / 1.25, lengths[-1] * 1.1)
-    axis.axvspan(lengths[0] / 1.25, trained, color="0.92", linewidth=0, zorder=-1)
     axis.set_xticks(lengths, [f"{length:g}" for length in lengths])
     axis.minorticks_off()
     axis.set_xlabel("test length, tokens")

@@ -69,9 +69,11 @@ def without_order(cells: pd.DataFrame, bags: Bags) -> list[str]:
             bags[key].accuracy if (key := (data, v)) in bags else -np.inf for v in best.index
         ]
         if (of_bags >= best).all():
+            least, most = (f"{end(of_bags):.2f}" for end in (min, max))
+            reaches = f"{least} %" if least == most else f"{least} to {most} %, in each setting"
             notes.append(
-                f"{data}: a bag of words reaches {min(of_bags):.2f} %, at least as much as every "
-                "fusion; this corpus shows little about position"
+                f"{data}: a bag of words reaches {reaches}{',' * (least == most)} at least as much "
+                "as every fusion; this corpus shows little about position"
             )
     return notes
 
@@ -96,7 +98,8 @@ def paper_tables(cells: pd.DataFrame, bags: Bags, metric: Metric = ACCURACY) -> 
     third = _add_published(3, cells, bags, metric)
     if len(encodings) > 1 or third["published_mean"].notna().any():
         title = f"Table 3. {metric.heading} by encoding and fusion"
-        caption = "Marks and rows as in Table 1."
+        has_marks = bool(third["published_mean"].notna().any()) and OF_PUBLISHED not in caption
+        caption = f"Marks and rows as in Table 1.{OF_PUBLISHED * has_marks}"
         tables.append(_by_fusion(third, metric, ["data", "encoding"], "table3", title, caption))
     return tables
 
