@@ -38,7 +38,7 @@ REFUSED = [
     (["data=listops", "data.corpus.lengths=[5,3000]"],
      "data.corpus.lengths: must end at data.max_len=2000 or below (got [5, 3000])"),
     ([*COPY, "data.targets=values"],
-     "data.targets: must be answers with data=copy, because only associative_recall has keys and "),
+     "data.targets: must be answers with data=copy, because its answers have no keys and "),
     (["task.output=tied"],
      "task.output: must be untied with task=classification, because only a language model reads "),
     # Shuffled words
@@ -127,6 +127,15 @@ def test_lengths_of_a_corpus_of_ones_own_are_a_list_of_numbers(lengths, tmp_path
 @pytest.mark.parametrize(("overrides", "expected"), REFUSED)
 def test_it_is_refused_in_one_line(overrides, expected) -> None:
     assert expected in refusal(checked, composed(*overrides))
+
+
+def test_a_task_of_ones_own_may_have_keys_and_values(tmp_path, monkeypatch):
+    code = "from posfuse.data.causal_tasks import associative_recall\n"
+    (tmp_path / "own_recall.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    target = "data.corpus._target_=own_recall.associative_recall"
+    cfg = checked(composed("task=language_model", "data=associative_recall", target))
+    assert cfg.data.targets == "values"
 
 
 def test_an_error_that_is_its_own_cause_is_one_line(monkeypatch):

@@ -12,7 +12,7 @@ from posfuse.runs.identity import HUB, flatten
 
 Needs = dict[str, tuple[Any, str]]  # key -> the only value that fits, and the reason
 HOST_TABLE = "posfuse.model.pretrained_host.HostTable"
-RECALL = "posfuse.data.causal_tasks.associative_recall"
+WHOLE_ANSWERS = {f"posfuse.data.causal_tasks.{name}" for name in ("copy", "reverse")}
 SHUFFLED = "_shuffled"  # end of the name of a corpus with data.word_order=shuffled
 # The fields of ModelConfig that the folder of a pretrained model determines.
 DECIDED = (
@@ -83,8 +83,8 @@ def _needs(cfg: Config) -> Iterator[tuple[str, Needs]]:
         yield "data.vocabulary.file", {key: (vocabulary[key], why) for key in keys}
     if cfg.task.name == "classification":
         yield "task=classification", {"task.output": ("untied", "only a language model reads it")}
-    if data.targets == "values" and corpus.get("_target_") != RECALL:
-        yield of_data, {"data.targets": ("answers", "only associative_recall has keys and values")}
+    if data.targets == "values" and corpus.get("_target_") in WHOLE_ANSWERS:
+        yield of_data, {"data.targets": ("answers", "its answers have no keys and values")}
     if cfg.pretrain.name != "none":
         why = "pretraining works on one device"
         yield f"pretrain={cfg.pretrain.name}", {"trainer.devices": (1, why)}

@@ -70,10 +70,10 @@ def without_order(cells: pd.DataFrame, bags: Bags) -> list[str]:
         ]
         if (of_bags >= best).all():
             least, most = (f"{end(of_bags):.2f}" for end in (min, max))
-            reaches = f"{least} %" if least == most else f"{least} to {most} %, in each setting"
+            reaches = f"{least} %," if least == most else f"{least} to {most} %, in each setting"
             notes.append(
-                f"{data}: a bag of words reaches {reaches}{',' * (least == most)} at least as much "
-                "as every fusion; this corpus shows little about position"
+                f"{data}: a bag of words reaches {reaches} at least as much as every "
+                "fusion; this corpus shows little about position"
             )
     return notes
 
