@@ -11,10 +11,13 @@ import argparse
 import statistics
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 import torch
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import harness
 import store
@@ -30,6 +33,7 @@ MEASURES = (
     "conf/speed"
 )
 BLOCK = 2**20  # scores
+fused = F.scaled_dot_product_attention
 DTYPES = {"32-true": torch.float32, "bf16-mixed": torch.bfloat16}
 
 
@@ -126,16 +130,59 @@ def blocked(size: int, *inputs: torch.Tensor) -> torch.Tensor:
     return kernels.block_attention(*inputs, None, 0.0, lambda *_: None)
 
 
+def two_heads(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """Attention of two heads in one product of twice the width. It needs twice the operations,
+    because the queries of one head are 0 at the features of the other."""
+    n, n_heads, length, d_head = q.shape
+    pairs = n, n_heads // 2, 2, length, d_head
+    of_each = q.view(pairs).unbind(2)
+    queries = torch.cat([F.pad(of_each[0], (0, d_head)), F.pad(of_each[1], (d_head, 0))], 2)
+    keys, values = (x.view(pairs).transpose(2, 3).flatten(3) for x in (k, v))
+    y = F.scaled_dot_product_attention(queries, keys, values, scale=d_head**-0.5)
+    first, second = y.split(length, 2)
+    return torch.stack((first[..., :d_head], second[..., d_head:]), 2).view(q.shape)
+
+
+def weights_stored(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """Attention that stores all weights for the backward pass, instead of computing them again."""
+    with sdpa_kernel(SDPBackend.MATH):
+        return F.scaled_dot_product_attention(q, k, v)
+
+
+def by_document(given: list[torch.Tensor]) -> Callable[[], Any]:
+    """Torch's attention on one document after another."""
+    documents = zip(*(x.split(1) for x in given), strict=True)
+    each = [with_gradients(fused, list(of)) for of in documents]
+    return lambda: [attend() for attend in each]
+
+
+def by_head(given: list[torch.Tensor]) -> Callable[[], Any]:
+    """Torch's attention on one head in each thread."""
+    of_heads = zip(*(x.split(1, 1) for x in given), strict=True)
+    each = [with_gradients(fused, [x.contiguous() for x in of]) for of in of_heads]
+    n = torch.get_num_threads()
+    threads = ThreadPoolExecutor(n, initializer=torch.set_num_threads, initargs=(1,))
+    return lambda: list(threads.map(lambda attend: attend(), each))
+
+
+# From q, k, v and the gradient of attention: a function that computes both passes.
+KERNELS: dict[str, Callable[[list[torch.Tensor]], Callable[[], Any]]] = {
+    "torch": partial(with_gradients, fused),
+    "one document after another": by_document,
+    "one head per thread": by_head,
+    "two heads per product": partial(with_gradients, two_heads),
+    "weights stored": partial(with_gradients, weights_stored),
+}
+for bits in (18, 20, 22):
+    KERNELS[f"blocks of 2^{bits} scores"] = partial(with_gradients, partial(blocked, 2**bits))
+
+
 def kernel_rows(tokens: int, n: int, rounds: int) -> list[store.Row]:
     """Milliseconds of attention per document, without dropout, by kernel."""
     turns = {}
     for name, kind in (("float32", torch.float32), ("bfloat16", torch.bfloat16)):
-        given = partial(heads, config("exact", tokens), n, kind)
-        fused = torch.nn.functional.scaled_dot_product_attention
-        turns[f"torch, {name}"] = with_gradients(fused, given())
-        for bits in (18, 20, 22):
-            of_size = with_gradients(partial(blocked, 2**bits), given())
-            turns[f"blocks of 2^{bits} scores, {name}"] = of_size
+        for kernel, of in KERNELS.items():
+            turns[f"{kernel}, {name}"] = of(heads(config("exact", tokens), n, kind))
     before = dict(kernels.SCORES)
     try:
         cells = harness.compared(in_turn(turns, rounds), "torch, float32")
@@ -167,7 +214,10 @@ def measure(given: argparse.Namespace) -> list[store.Table]:
         store.table(
             "Attention by kernel", ["tokens", "kernel", "ms", "× torch, float32"], by_kernel,
             "Milliseconds per document of the forward and backward pass of one layer, without "
-            f"dropout. speed=fast uses torch's kernel, in float32 up to {kernels.LONG} tokens.",
+            f"dropout. speed=fast uses torch's kernel, in float32 up to {kernels.LONG} tokens. One "
+            "document or head at a time is torch's kernel on parts of the same input. Two heads "
+            "per product need twice the operations in products of twice the width. Weights stored "
+            "is torch's plain attention, which does not compute the weights a second time.",
         ),
     ]  # fmt: skip
 
