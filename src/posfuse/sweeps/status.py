@@ -270,12 +270,12 @@ def main(arguments: Namespace) -> None:
     if arguments.once or not sys.stdout.isatty():
         console.print(page(sweep, runs, console.width), soft_wrap=True)
     else:
-        size = console.width, console.height - 1
-        with Live(page(sweep, runs, *size), console=console, auto_refresh=False) as live:
-            while any(run.state != "done" for run in runs):
+        with Live(console=console, auto_refresh=False) as live:
+            while True:
+                live.update(page(sweep, runs, console.width, console.height - 1), refresh=True)
+                if all(run.state == "done" for run in runs):
+                    break
                 time.sleep(REFRESH)
                 runs = runs_of(sweep)
-                size = console.width, console.height - 1
-                live.update(page(sweep, runs, *size), refresh=True)
     if step := next_step(sweep, runs):
         console.print(Text(f"next: {step}"), soft_wrap=True)
