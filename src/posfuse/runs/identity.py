@@ -35,37 +35,34 @@ NEUTRAL_KEYS = (
     "trainer.checkpoint_minutes", "trainer.mechanism", "fidelity.notebook_parts_only", "sweep",
 )  # fmt: skip
 
+
+def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested dicts as one, keys joined with dots."""
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
 # Keys that earlier records lack, with the value that changes nothing.
-LATER_KEYS: dict[str, Any] = {
-    "data.test_lengths": [],
-    "data.word_order": "original",
-    "encoding.positions": "contiguous",
-    "encoding.range": 2048,
-    "data.targets": "all",
-    "data.vocabulary.ending": "",
-    "task.name": "classification",
-    "task._target_": None,
-    "task.output": "untied",
-    "task.class_weights": "none",
-    "pretrain.name": "none",
-    "pretrain.max_epochs": 10,
-    "pretrain.lr": 1e-3,
-    "pretrain.batch_size": 64,
-    "pretrain.share": 0.15,
-    "host.name": "own",
-    "host.path": None,
-    "optim.weight_decay_of": "all",
-    "optim.schedule": "constant",
-    "optim.warmup": 0,
-    "optim.end_factor": 0.0,
-    "trainer.accumulate": 1,
-    "data.vocabulary.file": None,
-    "data.text": "text",
-    "data.labels": "label",
-    "data.splits.train": "train",
-    "data.splits.validation": None,
-    "data.splits.test": "test",
-}
+LATER_KEYS = flatten({
+    "data": {
+        "text": "text", "labels": "label", "test_lengths": [], "word_order": "original",
+        "targets": "all", "vocabulary": {"ending": "", "file": None},
+        "splits": {"train": "train", "validation": None, "test": "test"},
+    },
+    "encoding": {"positions": "contiguous", "range": 2048},
+    "task": {
+        "name": "classification", "_target_": None, "output": "untied", "class_weights": "none",
+    },
+    "pretrain": {"name": "none", "max_epochs": 10, "lr": 1e-3, "batch_size": 64, "share": 0.15},
+    "host": {"name": "own", "path": None},
+    "optim": {"weight_decay_of": "all", "schedule": "constant", "warmup": 0, "end_factor": 0.0},
+    "trainer": {"accumulate": 1},
+})  # fmt: skip
 
 HUB = "posfuse.data.corpora.hub"
 HUB_ID = "data.corpus.id"  # of HUB: a repository of the hub, or a local folder in the hub's form
@@ -88,33 +85,26 @@ def settings(cfg: Config) -> dict[str, Any]:
 
     A key of LATER_KEYS is left out at its value there, so that earlier runs keep their fingerprint.
     """
-    every = flatten(asdict(cfg))
     flat = {
         key: value
-        for key, value in every.items()
+        for key, value in flatten(asdict(cfg)).items()
         if not is_neutral(key) and not (key in LATER_KEYS and value == LATER_KEYS[key])
     }
     if cfg.data.path is not None:
         flat = {k: v for k, v in flat.items() if not k.startswith("data.corpus")}
-    return flat | {key: CONTENTS[key](path, cfg) for key, path in _files_in(every, cfg).items()}
+    return flat | {key: CONTENTS[key](path, cfg) for key, path in files_of(cfg).items()}
 
 
 def files_of(cfg: Config) -> dict[str, str]:
     """The keys of CONTENTS that name files in this config, with their paths."""
-    return _files_in(flatten(asdict(cfg)), cfg)
-
-
-def _files_in(flat: dict[str, Any], cfg: Config) -> dict[str, str]:
+    flat = flatten(asdict(cfg))
     given = {key: flat[key] for key in CONTENTS if flat.get(key) is not None}
-    is_read = cfg.data.path is None and flat.get("data.corpus._target_") == HUB
-    if HUB_ID in given and not (is_read and _is_folder(Path(given[HUB_ID]))):
-        del given[HUB_ID]
+    if id := given.pop(HUB_ID, None):
+        is_read = cfg.data.path is None and flat.get("data.corpus._target_") == HUB
+        # A local folder, which may have moved, and not a repository of the hub.
+        if is_read and (Path(id).is_absolute() or Path(id).is_dir()):
+            given[HUB_ID] = id
     return given
-
-
-def _is_folder(id: Path) -> bool:
-    """True if a corpus is a local folder, which may have moved, and not a repository of the hub."""
-    return id.is_absolute() or id.is_dir()
 
 
 def _files_below(folder: Path) -> dict[str, Path]:
@@ -131,12 +121,6 @@ def fingerprint_of(own: Mapping[str, Any]) -> str:
     """The fingerprint of a run with these `settings`, of its config or of its record."""
     parts = [number for part, number in PART_NUMERICS.items() if part in own.values()]
     return digest_of([NUMERICS, dict(own), *parts])[:16]
-
-
-EARLIER = (
-    "{}: made by an earlier version of posfuse, whose numbers differ, so it is not used; remove "
-    "its result.json to run it again"
-)
 
 
 def is_current(record: Mapping[str, Any]) -> bool:
@@ -180,14 +164,3 @@ def owner(cfg: Config) -> dict[str, str]:
 def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """The keys whose values differ in two settings, and the keys that one of the two lacks."""
     return [k for k in sorted(one.keys() | other.keys()) if one.get(k, ...) != other.get(k, ...)]
-
-
-def flatten(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested dicts as one, keys joined with dots."""
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        if isinstance(value, dict):
-            flat |= flatten(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat

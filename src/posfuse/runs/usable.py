@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from posfuse.errors import InputError
 from posfuse.runs.folders import AXES, lies_in, results_in
-from posfuse.runs.identity import EARLIER, differing, is_current
+from posfuse.runs.identity import differing, is_current
 from posfuse.runs.multirun import check_is_current
 from posfuse.runs.records import Record, read_placed
 
@@ -77,7 +77,10 @@ def _of_one_version(runs: list[Run]) -> tuple[list[Run], list[str]]:
         if new or run.key("sweep_id", "data") not in current:
             kept.append(run)
         else:
-            lines.append(EARLIER.format(run.folder))
+            lines.append(
+                f"{run.folder}: made by an earlier version of posfuse, whose numbers differ, so it "
+                "is not used; remove its result.json to run it again"
+            )
     return kept, lines
 
 
