@@ -19,7 +19,7 @@ from posfuse.process.arguments import refuse_twice
 from posfuse.runs import records
 from posfuse.runs.checks import checked, task_of
 from posfuse.runs.configs import config_of
-from posfuse.runs.multirun import with_arm, write_multirun
+from posfuse.runs.multirun import arms_of, with_arm, write_multirun
 from posfuse.runs.proposals import Proposals, optuna_for, round_value
 from posfuse.sweeps.failures import say
 
@@ -57,6 +57,7 @@ class OptunaSweeper(PosfuseSweeper):
             if type(value) is not int or not least <= value <= most:
                 allowed = f"between 0 and {LARGEST_SEED}" if name == "seed" else "1 or more"
                 raise InputError(f"hydra.sweeper.{name}: must be {allowed} (got {value!r})")
+        self.arms = arms_of(self.arms)
         self.fixed: list[str] = []
         self.seeds: list[list[str]] = [[]]
         self.listed: list[str] = []  # the override of seed

@@ -99,7 +99,7 @@ def write_multirun(config: Any) -> None:
         OmegaConf.save(config, part)
 
 
-def arms_of(given: Mapping[Any, Any]) -> dict[Any, list[str]]:
+def arms_of(given: Mapping[Any, Any]) -> dict[str, list[str]]:
     """hydra.sweeper.arms. Raises InputError for an arm that is not a list of overrides."""
     arms = {}
     for name, own in given.items():
@@ -109,7 +109,7 @@ def arms_of(given: Mapping[Any, Any]) -> dict[Any, list[str]]:
                 f"hydra.sweeper.arms.{name}: must be a list of overrides, such as [fusion=concat], "
                 f"or [] for none (got {own})"
             )
-        arms[name] = list(own)
+        arms[str(name)] = list(own)  # YAML reads 1 as a number
     return arms
 
 
@@ -118,15 +118,14 @@ def with_arm(overrides: list[str], arms: Mapping[str, list[str]]) -> list[str]:
 
     Raises InputError if the sweep has no such arm.
     """
-    named = {str(name): overrides for name, overrides in arms.items()}  # YAML reads 1 as a number
     own: list[str] = []
     for override in overrides:
         key, _, name = override.partition("=")
-        if key == "arm" and name not in named:
+        if key == "arm" and name not in arms:
             known = "choose an experiment with arms, such as experiment=copy_reverse"
-            known = f"use one of {', '.join(named)}" if named else known
+            known = f"use one of {', '.join(arms)}" if arms else known
             raise InputError(f"arm: no arm {name!r} in hydra.sweeper.arms; {known}")
-        own += named[name] if key == "arm" else [override]
+        own += arms[name] if key == "arm" else [override]
     return own
 
 
