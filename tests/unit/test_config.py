@@ -8,7 +8,6 @@ from copy import deepcopy
 from dataclasses import asdict
 from functools import reduce
 from itertools import zip_longest
-from pathlib import Path
 
 import pytest
 from hydra.errors import HydraException
@@ -69,9 +68,7 @@ HYDRAS = {
     "dropout=0": "dropout: unknown key; use model.dropout or seeds.dropout",
     "nonsense=1": "nonsense: unknown key; use one of seed, sweep_id",
     "model.d_model=4.5": "model.d_model: Value '4.5' of type 'float' could not",
-    "data.split_seed=1.5": "data.split_seed: ",
     "data.test_lengths=80": "data.test_lengths: Invalid value assigned: int is not a ListConfig",
-    "data.test_lengths=[null]": "data.test_lengths[0]: Invalid type assigned: NoneType",
     "encoding.positions=[randomized]": "encoding.positions: Cannot convert 'list' to string",
     "encoding.table.options=1": "encoding.table.options: unknown key; an option of this part "
     "needs a +, as in +encoding.table.options=VALUE",
@@ -84,7 +81,6 @@ HYDRAS = {
     "+encoding.attention._target_=posfuse.model.encoding.Learned": "Learned takes no n_heads",
     "seed=0,": "seed=0,: not an override that Hydra can read; write key=value, or",
     "seed=nope(3)": "seed=nope(3): Unknown function 'nope' Available: bool,",
-    "seed={a": "seed={a: not an override that Hydra can read; write key=value, or",
     "sweep_id='ü'": f"sweep_id: {NAME_LETTERS} (got 'ü')",
 }
 
@@ -101,12 +97,10 @@ BAD = {
     "model.n_heads=7": "must divide model.d_model=64 (got 7); use one of 1, 2, 4, 8",
     "model.dropout=1": "must be at least 0 and below 1 (got 1)",
     "model.activation=tanh": "must be gelu or relu (got tanh)",
-    "model.token_scale=null": f"{SCALE} (got None)",
     "model.token_scale=true": f"{SCALE} (got True)",
     "model.token_scale=loud": f"{SCALE} (got loud)",
     "model.token_scale=1/0": f"{SCALE} (got 1/0)",
     "model.token_scale='1e999999999'": f"{SCALE} (got inf)",
-    "model.token_scale='1/1e999999999'": f"{SCALE} (got 0)",
     "model.token_scale=1e300": f"{SCALE} (got 1e300)",
     "data.max_len=-5": "must be between 1 and 1048576 (got -5)",
     "data.batch_size=0": "must be at least 1 (got 0)",
@@ -115,10 +109,8 @@ BAD = {
     "cache_dir=/": "'/' is the root of the file system; name a folder with cache_dir=FOLDER",
     "data.name=a/b": "must be a folder name of letters (A-Z, a-z), digits and _.- (got 'a/b')",
     "fusion.name=null": "must be a string (got None); for example fusion.name=my_name",
-    "fusion.name=[a,b]": "must be a string (got ['a', 'b'])",
     "fusion._target_=posfuse.model.fusion": "cannot import 'posfuse.model.fusion'",
     "fusion._target_=builtins.dict": "cannot import 'builtins.dict'",
-    "fusion._target_=5": "cannot import 5",
     "fusion._target_=null": "missing",
     "encoding.table._target_=posfuse.model.fusion.Add": "posfuse.model.fusion.Add takes no max_len",
     "optim.lr=nan": "must be above 0 (got nan)",
@@ -142,22 +134,19 @@ def test_limits_include_their_bounds() -> None:
 
 def test_a_folder_replaces_the_hub_but_not_a_corpus_that_is_made() -> None:
     assert complaint("data=folder").startswith("data.path: no corpus given")
-    for data in ("agnews", "imdb", "imdb_bytes", "arxiv"):
-        checked(composed(f"data={data}", "data.path=somewhere"))
-    for data in ("listops", "bbc_digest", "bbc_lead_story"):
-        text = complaint(f"data={data}", "data.path=somewhere")
-        assert text.startswith(f"data.path: {data} is made by posfuse.data.")
-        assert "use data=folder data.name=NAME" in text
+    checked(composed("data=agnews", "data.path=somewhere"))
+    text = complaint("data=listops", "data.path=somewhere")
+    assert text.startswith("data.path: listops is made by posfuse.data.")
+    assert "use data=folder data.name=NAME" in text
 
 
 def test_bad_options_of_operators_are_named() -> None:
     negative = complaint("fusion=gate_cnn", "fusion.half_width=-1")
     assert "fusion=gate_cnn: half_width is -1" in negative
-    odd = complaint("model.d_model=5", "model.n_heads=5")
-    assert "encoding=sinusoidal" in odd
-    assert "use an even model.d_model" in odd
+    odd = ["model.d_model=5", "model.n_heads=5"]
+    assert re.search("encoding=sinusoidal.*use an even model.d_model", complaint(*odd))
     for more in (["encoding=learned"], ["encoding=alibi", "fusion=none"]):
-        build_parts(checked(composed("model.d_model=5", "model.n_heads=5", *more)))
+        build_parts(checked(composed(*odd, *more)))
 
 
 def test_a_module_that_is_not_found_needs_pythonpath():
@@ -213,7 +202,6 @@ class Open(Add):
     ("own", "message"),
     [
         ("Open width=[8]", ""),
-        ("Open other=8", ""),
         ("Open my-key=8", ""),
         ("Open class=8", ""),
         ("Open d_model=8", "fusion.d_model: unknown; own_arguments.Open takes width"),
@@ -254,11 +242,11 @@ def test_a_null_argument_of_ones_own_class_is_passed_on(tmp_path, monkeypatch) -
 
 
 def test_the_config_reference_and_the_schemas_are_current() -> None:
-    docs = Path(__file__).parents[2] / "docs"
+    docs = CONF_DIR.parent / "docs"
     pages = runpy.run_path(str(docs / "config_reference.py"))["pages"]()
     assert {name: (docs / name).read_text() for name in pages} == pages
-    written = pages["config.md"]
-    assert "| `model.token_scale` | any | `sqrt_d` | sqrt_d, learned, or between" in written
+    row = "| `model.token_scale` | any | `sqrt_d` | sqrt_d, learned, or between"
+    assert row in pages["config.md"]
 
 
 def test_a_plain_runs_folder_names_its_cell_and_seed() -> None:
@@ -313,9 +301,7 @@ def test_a_part_whose_numbers_changed_has_another_fingerprint(monkeypatch) -> No
         for encoding, data in (("rope", "bbc_article"), ("pope", "listops"), ("rope", "listops"))
     )
     before = [fingerprint(cfg) for cfg in (on_bbc, *others)]
-    of_bbc = {
-        f"posfuse.data.bbc.{n}" for n in ("lead_paragraph", "article", "digest", "lead_story")
-    }
-    assert of_bbc <= identity.PART_NUMERICS.keys()
+    bbc = ("lead_paragraph", "article", "digest", "lead_story")
+    assert {f"posfuse.data.bbc.{name}" for name in bbc} <= identity.PART_NUMERICS.keys()
     monkeypatch.setattr(identity, "PART_NUMERICS", {"posfuse.model.polar.Pope": 2})
     assert [fingerprint(cfg) in before for cfg in (on_bbc, *others)] == [False, False, True]
