@@ -92,24 +92,19 @@ def test_a_killed_job_fails_alone_and_the_same_command_resumes(corpus, cluster, 
     succeeded(argv, tmp_path, cluster)  # no job if no run is left
 
 
-def test_a_job_at_its_time_limit_is_requeued_and_resumes(corpus, cluster, whole, tmp_path):
+@pytest.mark.parametrize("why", ["time limit", "preemption"])
+def test_a_job_that_slurm_stops_is_requeued_and_resumes(why, corpus, cluster, whole, tmp_path):
     process = started(sweep(corpus, *LONG, *SLURM), tmp_path, cluster)
     job, run = job_at_work(tmp_path, cluster)
-    send(signal.SIGUSR2, job, cluster)
-    wait_for(lambda: kinds(tmp_path) == ["interrupted"])
-    assert "interrupted by SIGUSR2; saved at step" in (run / "failure.json").read_text()
-    release(cluster)
-    _, err = process.communicate(timeout=HANG)
-    assert process.returncode == 0, err
-    assert_same_results(whole, tmp_path, 6)
-
-
-def test_jobs_that_slurm_preempts_are_requeued_and_resume(corpus, cluster, whole, tmp_path):
-    process = started(sweep(corpus, *LONG, *SLURM), tmp_path, cluster)
-    job_at_work(tmp_path, cluster)
-    urgent = ["sbatch", "--partition=urgent", "--exclusive", "--wait", "--wrap=sleep 1"]
-    subprocess.run([*urgent, f"--output={tmp_path}/urgent"], env=cluster, check=True, timeout=HANG)
-    assert "interrupted" in kinds(tmp_path)
+    if why == "time limit":
+        send(signal.SIGUSR2, job, cluster)
+        wait_for(lambda: kinds(tmp_path) == ["interrupted"])
+        assert "interrupted by SIGUSR2; saved at step" in (run / "failure.json").read_text()
+    else:
+        urgent = ["sbatch", "--partition=urgent", "--exclusive", "--wait", "--wrap=sleep 1"]
+        urgent.append(f"--output={tmp_path}/urgent")
+        subprocess.run(urgent, env=cluster, check=True, timeout=HANG)
+        assert "interrupted" in kinds(tmp_path)
     release(cluster)
     _, err = process.communicate(timeout=HANG)
     assert process.returncode == 0, err

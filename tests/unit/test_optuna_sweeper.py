@@ -125,8 +125,9 @@ def test_the_trials_are_those_of_optunas_own_loop(search, capsys, tmp_path):
 
 
 def test_shuffled_choices_are_proposed_in_one_order(search):
-    shuffled = "optim.lr=shuffle(1,2,3,4,5,6,7,8)"
-    assert search(shuffled, n_trials=6) == search("optim.lr=1,2,3,4,5,6,7,8", n_trials=6)
+    values = "1,2,3,4,5,6,7,8"
+    shuffled = search(f"optim.lr=shuffle({values})", n_trials=6)
+    assert shuffled == search(f"optim.lr={values}", n_trials=6)
 
 
 def test_the_lowest_loss_is_best(search):
@@ -178,19 +179,23 @@ def test_the_runs_of_a_search_have_the_folders_that_its_multirun_yaml_asks_for(s
     assert ran == {*map(str, asked.folders)}
 
 
-def test_a_failed_trial_is_told_as_failed(search, capsys):
-    told = []
+def test_a_failed_trial_is_told_as_failed(search, capsys, monkeypatch):
+    states = []
     tell = optuna.study.Study.tell
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            optuna.study.Study, "tell", lambda *a, **given: told.append(given) or tell(*a, **given)
-        )
-        ((first,), *_) = search("model.dropout=interval(0.3,0.5)", n_trials=6)
+
+    def telling(study, trial, **result):
+        states.append(result.get("state"))
+        tell(study, trial, **result)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(optuna.study.Study, "tell", telling)
+        batches = search("model.dropout=interval(0.3,0.5)", n_trials=6)
+    has_failed = [math.isnan(Launcher().value(job)) for ((job),) in batches]
+    assert {*has_failed} == {True, False}
     fail = optuna.trial.TrialState.FAIL
-    assert {call.get("state") for call in told} == {fail, None}
+    assert states == [fail if failed else None for failed in has_failed]
     lines = capsys.readouterr().out.splitlines()[1:-1]
-    assert [line.endswith("failed") for line in lines] == [c.get("state") == fail for c in told]
-    assert first[0].startswith("model.dropout=0.4") == lines[0].endswith("failed")
+    assert [line.endswith("failed") for line in lines] == has_failed
     search("model.dropout=interval(0.5,0.6)")
     assert "best trial" not in capsys.readouterr().out
 
@@ -254,14 +259,8 @@ def test_a_key_of_the_command_replaces_that_of_an_experiment(search):
     [
         (["seed=0,1"], "hydra/sweeper=optuna: nothing to search; give a key several values"),
         ([LR, "seed=interval(0,3)"], "seed=interval(0,3): list the seeds, as seed=range(0,4)"),
-        (
-            ["optim.warmup=tag(log,range(1,9))"],
-            "optim.warmup=tag(log,range(1,9)): the only allowed tag",
-        ),
-        (
-            ["optim.lr=tag(lgo,interval(1,2))"],
-            "optim.lr=tag(lgo,interval(1,2)): the only allowed tag",
-        ),
+        (["seed=0", "optim.lr=tag(log,range(1,9))"], "optim.lr=tag(log,range(1,9)): the only allo"),
+        (["optim.lr=tag(lgo,interval(1,2))"], "optim.lr=tag(lgo,interval(1,2)): the only allowed "),
         (["model.d_model=interval(32,64)"], "model.d_model: takes whole numbers; use int(interval"),
         (["data=imdb,agnews"], "data.name: a search has one corpus, not imdb and agnews"),
         (["data=folder", "data.name=x", "data.path=a,b"], "data.path: a search has one corpus"),
