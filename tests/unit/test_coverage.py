@@ -64,8 +64,7 @@ def test_the_report_and_wandb_show_it_once(tmp_path) -> None:
     line = coverage_warning(flatten(more))
     done = {"best_epoch": 1, "validation": {"accuracy": 0.5}, "seconds": {"fit": 1.0}}
     shares = {key: more[key] for key in ("unknown_share", "settings")}
-    for seed in (0, 1):
-        run = write_record(tmp_path, 0.5, "add", seed, "zh", **done, **shares)
+    run, _ = (write_record(tmp_path, 0.5, "add", s, "zh", **done, **shares) for s in (0, 1))
     other = write_record(tmp_path, 0.5, "add", 0, "en", **done)
     text = reported(tmp_path)
     page = html.unescape(next(tmp_path.rglob("index.html")).read_text())

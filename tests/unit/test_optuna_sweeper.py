@@ -313,7 +313,6 @@ def test_each_choice_is_composed_before_anything_runs(search, tmp_path):
     [
         ("n_trials", (0, -1, 1.5, "x", True), "1 or more"),
         ("n_jobs", (0, 1.5), "1 or more"),
-        ("max_batch_size", (0,), "1 or more"),
         ("seed", (-1, 2**32, 0.5), f"between 0 and {2**32 - 1}"),  # as Optuna's sampler needs it
     ],
 )
