@@ -71,12 +71,6 @@ def test_notebook_sets_every_option_by_corpus() -> None:
     assert all(NOTEBOOK[f.name] != PAPER[f.name] for f in fields(FidelityConfig))
 
 
-def test_an_override_wins_over_the_group() -> None:
-    cfg = checked(composed("fidelity=notebook", "fidelity.rope=attention", "encoding=rope"))
-    assert asdict(cfg.fidelity) == NOTEBOOK | SHORT | {"rope": "attention"}
-    assert cfg.encoding.attention
-
-
 # An option, and the choices on which it alone changes what runs.
 CHOICES = {
     "gate_scalar": ["fusion=gate_scalar"],
@@ -164,9 +158,8 @@ def split_texts(corpus, *overrides) -> dict[str, dict[int, list[str]]]:
 
 @pytest.mark.parametrize("limit", ["data.limit=null", "data.limit=15"])
 def test_the_validation_split_follows_the_seed_and_the_test_split_never(corpus, limit) -> None:
-    by_seed = [
-        split_texts(corpus, "fidelity.validation_split=by_seed", f"seed={s}", limit) for s in (1, 2)
-    ]
+    asked = ["fidelity.validation_split=by_seed", limit]
+    by_seed = [split_texts(corpus, *asked, f"seed={seed}") for seed in (1, 2)]
     assert by_seed[0]["validation"] != by_seed[1]["validation"]
     assert by_seed[0]["test"] == by_seed[1]["test"]
     fixed = [split_texts(corpus, f"seed={seed}", limit) for seed in (1, 2)]
@@ -182,10 +175,9 @@ def test_the_validation_split_follows_the_seed_and_the_test_split_never(corpus, 
 
 def test_a_validation_split_that_a_corpus_brings_stays(tmp_path) -> None:
     whole = write_corpus(tmp_path / "corpus")
-    one, two = (
-        split_texts(whole, "fidelity.validation_split=by_seed", f"seed={s}") for s in (1, 2)
-    )
-    assert one == two == split_texts(whole)
+    for seed in (1, 2):
+        by_seed = split_texts(whole, "fidelity.validation_split=by_seed", f"seed={seed}")
+        assert by_seed == split_texts(whole)
 
 
 def order(corpus, *overrides) -> list[list[int]]:
@@ -270,9 +262,6 @@ def test_an_encoding_with_a_name_of_its_own_is_not_replaced() -> None:
 def test_what_the_notebooks_do_not_have_is_refused(overrides: list[str], message: str) -> None:
     line = refusal(checked, composed("data=imdb", "fidelity=notebook", *overrides))
     assert re.search(message, line)
-    checked(composed("data=imdb", *overrides))
-
-
-def test_other_parts_are_allowed_where_asked() -> None:
-    for override in ("encoding=alibi", "fusion=gate_cnn"):
-        checked(composed("fidelity=notebook", "fidelity.notebook_parts_only=false", override))
+    allowed = ["fidelity.notebook_parts_only=false", "fidelity.rope=attention"]
+    allowed += ["fidelity.relative=attention", "fidelity.gate_scalar=scalar"]
+    checked(composed("data=imdb", "fidelity=notebook", *allowed, *overrides))

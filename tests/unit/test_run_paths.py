@@ -1,16 +1,16 @@
 """The paths in a run's config.yaml: absolute, and used only where the run's files are."""
 
 import os
+import re
 import shutil
 
-import pytest
 from omegaconf import OmegaConf
 
-from posfuse.errors import InputError
 from posfuse.runs import configs, identity
 from posfuse.runs.checks import checked
 from posfuse.runs.folders import run_folder
 from posfuse.runs.identity import is_neutral
+from refusals import refusal
 from small_runs import composed, small_config, write_corpus
 
 
@@ -32,8 +32,8 @@ def test_a_config_is_written_with_absolute_paths(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     configs.write_config(folder, cfg)
     written = OmegaConf.load(folder / "config.yaml")
-    paths = (written.data.path, written.cache_dir, written.output_dir)
-    assert paths == tuple(str(tmp_path / name) for name in ("mine", "ids", "multirun"))
+    paths = [written.data.path, written.cache_dir, written.output_dir]
+    assert paths == [str(tmp_path / name) for name in ("mine", "ids", "multirun")]
     assert written.host.path is None
     assert cfg.data.path == "mine"  # the run's own config is unchanged
     (tmp_path / "elsewhere").mkdir()
@@ -78,8 +78,7 @@ def test_a_folder_in_the_hubs_form_is_known_by_its_files(tmp_path, monkeypatch):
     folder = tmp_path / "old" / "multirun" / "mine" / "tiny" / "sinusoidal" / "add" / "seed=0"
     folder.mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "old")
-    given = ["data=agnews", "sweep_id=mine", "logger=none"]
-    cfg = checked(composed(*given, "data.corpus.id=texts"))
+    cfg = checked(composed("data=agnews", "sweep_id=mine", "data.corpus.id=texts"))
     recorded = identity.settings(cfg)
     configs.write_config(folder, cfg)
     (tmp_path / "old").rename(tmp_path / "new")
@@ -105,14 +104,13 @@ def test_texts_that_are_gone_or_changed_are_one_line(tmp_path):
     configs.write_config(folder, cfg)
     read = configs.read_config(folder)
     write_corpus(tmp_path / "mine", seed=1)
-    with pytest.raises(InputError, match=r"its files are not those of the run .*restore") as error:
-        configs.with_folders(read, folder, recorded)
-    assert str(error.value).startswith(str(tmp_path / "mine"))
-    with pytest.raises(InputError, match="its files are not those"):
-        configs.with_folders(read, folder, {})  # a record without the digest
+    for digests in (recorded, {}):  # {}: a record without the digest
+        line = refusal(configs.with_folders, read, folder, digests)
+        start = f"{tmp_path / 'mine'}: its files are not those of the run {folder}; restore"
+        assert line.startswith(start)
     shutil.rmtree(tmp_path / "mine")
-    with pytest.raises(InputError, match=r"config\.yaml: data\.path: no folder .*new place"):
-        configs.with_folders(read, folder, recorded)
+    line = refusal(configs.with_folders, read, folder, recorded)
+    assert re.search(r"config\.yaml: data\.path: no folder .*new place", line)
 
 
 def test_a_pretrained_model_is_known_by_its_digest_too(tmp_path):
@@ -126,5 +124,5 @@ def test_a_pretrained_model_is_known_by_its_digest_too(tmp_path):
     read = configs.read_config(folder)
     assert configs.with_folders(read, folder, recorded).host.path == str(tmp_path / "host")
     (tmp_path / "host" / "config.json").write_text("{}")
-    with pytest.raises(InputError, match="host: its files are not those of the run"):
-        configs.with_folders(read, folder, recorded)
+    line = refusal(configs.with_folders, read, folder, recorded)
+    assert "host: its files are not those of the run" in line
