@@ -97,13 +97,9 @@ def test_fail_fast_ends_a_sweep_at_its_first_failure(command, small, tmp_path):
 
 def test_code_that_exits_fails_its_own_run_alone(command, small, tmp_path, monkeypatch):
     """With exit() in it the sweep would end with status 0."""
-    (tmp_path / "exiting.py").write_text(
-        "from posfuse.model.fusion import Add\n\n\nclass Exits(Add):\n"
-        "    def __init__(self, d_model):\n        exit()\n"
-    )
+    (tmp_path / "exiting.py").write_text("def operator(d_model): exit()")
     monkeypatch.syspath_prepend(tmp_path)
-    operators = "fusion._target_=exiting.Exits,posfuse.model.fusion.Add"
-    result = command("-m", *small(operators))
+    result = command("-m", *small("fusion._target_=exiting.operator,posfuse.model.fusion.Add"))
     assert result.code == 1
     assert "error: 1 of 2 runs failed; the others are done" in result.err
     assert "SystemExit" in result.err
@@ -114,17 +110,6 @@ def test_a_mistake_in_the_config_is_printed_once_for_all_runs(command, small, tm
     refused = command("-m", *small("seed=0,1", "model.n_heads=3"))
     assert_one_line(refused, "error: model.n_heads: ")
     assert kinds(tmp_path) == ["config", "config"]
-
-
-@pytest.mark.slow
-def test_two_corpora_of_one_name_need_another_name(command, small, tmp_path):
-    one, other = (write_corpus(tmp_path / name, seed=n) for n, name in enumerate("ab"))
-    assert command(*small(f"data.path={one}")).code == 0
-    theirs = f"data.path={other}"
-    message = "result.json: has the result of other texts that are also named 'tiny'; set "
-    refused = command(*small(theirs))
-    assert_one_line(refused, message + "data.name=NAME for these texts, or remove this")
-    assert command(*small(theirs, "data.name=other")).code == 0
 
 
 class Losing(SweepLauncher):

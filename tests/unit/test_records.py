@@ -105,12 +105,16 @@ def test_settings_differ_in_keys_that_either_lacks() -> None:
 
 
 def test_another_configurations_record_is_refused_and_kept(cfg, tmp_path) -> None:
-    settings = {**identity.settings(cfg), "optim.lr": 9}
-    write(tmp_path, cfg, fingerprint="another", settings=settings)
-    before = (tmp_path / "result.json").read_text()
-    line = refusal(records.finished_record, tmp_path, cfg)
-    assert re.search(r"result\.json: .*optim\.lr 9 -> 0\.01.*sweep_id=NAME", line)
-    assert (tmp_path / "result.json").read_text() == before
+    for key, message in (
+        ("optim.lr", r"another configuration's result \(optim\.lr 9 -> 0\.01\); set sweep_id=NAME"),
+        ("data.path", "the result of other texts that are also named 'tiny'; set data.name=NAME"),
+    ):
+        settings = {**identity.settings(cfg), key: 9}
+        write(tmp_path, cfg, fingerprint="another", settings=settings)
+        before = (tmp_path / "result.json").read_text()
+        line = refusal(records.finished_record, tmp_path, cfg)
+        assert re.search(rf"result\.json: has {message}.*, or remove this file to run again", line)
+        assert (tmp_path / "result.json").read_text() == before
 
 
 def test_a_record_that_does_not_identify_its_run_is_named(cfg, tmp_path) -> None:
