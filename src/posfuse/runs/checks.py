@@ -4,7 +4,6 @@ import dataclasses
 import importlib
 import inspect
 import sys
-import sysconfig
 import traceback
 from typing import Any, get_type_hints
 
@@ -12,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from posfuse.config import LARGEST_SEED, TASKS, Config
+from posfuse.data.own_code import LIBRARIES
 from posfuse.errors import InputError, input_errors, lacks_memory
 from posfuse.limits import check_limits, check_name
 from posfuse.runs.combinations import check_combinations
@@ -20,9 +20,6 @@ from posfuse.runs.fidelity import apply_fidelity
 from posfuse.runs.hydra_errors import one_line
 from posfuse.runs.identity import HUB
 from posfuse.runs.seeds import with_split_seed
-
-# The folders of Python and of installed packages.
-LIBRARIES = ("<", *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")))
 
 
 def checked(config: DictConfig) -> Config:
@@ -186,6 +183,6 @@ def import_part(key: str, target: Any) -> Any:
 def _reason(error: BaseException) -> str:
     """An import error in one line, with the line of the user's code that caused it."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if not f.filename.startswith((__file__, *LIBRARIES))]
+    own = [f for f in frames if not f.filename.startswith((__file__, "<", *LIBRARIES))]
     place = f", {own[-1].filename} line {own[-1].lineno}" if own else ""
     return f"{type(error).__name__}: {' '.join(str(error).split())}{place}"

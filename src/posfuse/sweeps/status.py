@@ -122,17 +122,13 @@ def _is_locked(folder: Path) -> bool:
     It takes a shared lock for a moment, which needs no right to write.
     """
     path = folder / ".lock"
-    try:
-        if not path.is_file():  # a pipe would block
-            return False
-        file = path.open("rb")
-    except OSError:
-        return False  # no process has started this run
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError as error:
-            return error.errno in (errno.EAGAIN, errno.EACCES)
+    with suppress(OSError):
+        if path.is_file():  # a pipe would block
+            with path.open("rb") as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except OSError as error:
+                    return error.errno in (errno.EAGAIN, errno.EACCES)
     return False
 
 
