@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from posfuse.process.arguments import check_protocol, config_options, overrides_first
+from posfuse.process.arguments import check_protocol, overrides_first
 from refusals import refusal
 
 # Forms of a command, and the arguments that Hydra's parser gets.
@@ -58,14 +58,3 @@ def test_a_protocol_without_a_file_is_refused(tmp_path):
         check_protocol(name, folders)
     for name in ("null", "imdb", "quickstart/listops"):
         check_protocol(name, [])
-
-
-def test_the_options_that_name_config_files():
-    for given, kept in {
-        "seed=1 -m": "",
-        "seed=1 --config-dir my -c job": "--config-dir my",
-        "-cd=my -m seed=1 --resolve": "-cd=my",
-        "--config-d my -cn other -i": "--config-d my -cn other",
-        "-cp ../conf a=b": "-cp ../conf",
-    }.items():
-        assert config_options(given.split()) == kept.split(), given

@@ -76,13 +76,3 @@ def test_an_override_is_refused_as_by_hydra(overrides, loaders):
             loader.load_configuration("train", overrides, RunMode.RUN)
         messages.append((error.type, str(error.value), str(error.value.__cause__)))
     assert messages[0] == messages[1]
-
-
-def test_ones_own_folder_of_files_can_hold_a_group(loaders, tmp_path):
-    (tmp_path / "extra").mkdir()
-    (tmp_path / "extra" / "one.yaml").write_text("# @package _global_\nseed: 8\n")
-    own = [f"hydra.searchpath=['file://{tmp_path}']", "+extra=one", "data.limit=3"]
-    for loader in loaders:
-        config = loader.load_configuration("train", own, RunMode.RUN)
-        assert (config.seed, config.data.limit) == (8, 3)
-    assert loaders[1].load_configuration("train", own[1:2], RunMode.RUN).extra == "one"  # a value

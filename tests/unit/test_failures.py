@@ -119,8 +119,8 @@ def test_a_worker_gets_no_state_of_the_sweep(sweep):
     ("arguments", "own", "path", "command"),
     [
         ("-m seed=0,1", [], ".", "posfuse train 'a=b c'"),
-        ("-m -cd my -cn=top", [], "x y:.", "PYTHONPATH='x y:.' posfuse train 'a=b c' "
-         "-cd my -cn=top hydra.mode=RUN"),
+        ("-c job -cd my -cn=top -m --resolve -i", [], "x y:.",
+         "PYTHONPATH='x y:.' posfuse train 'a=b c' -cd my -cn=top hydra.mode=RUN"),
         ("--config-path ../my -m", ["hydra.mode=MULTIRUN"], "",
          "posfuse train 'a=b c' --config-path ../my"),
         ("-m", ["hydra/launcher=ray", "hydra.searchpath=['file:///my conf']"], ".",
