@@ -73,7 +73,6 @@ class PosfuseSweeper(BasicSweeper):
         listed = [with_values(override) for override in self.parse(arguments)]
         # multirun.yaml gets the names that match a glob, because posfuse status and the report read
         # it without the config groups.
-        self.params = {}
         with read_write(self.config.hydra):
             self.config.hydra.sweeper.params = None
             self.config.hydra.overrides.task = listed
