@@ -234,10 +234,12 @@ def test_an_arm_is_a_choice_and_the_search_ends_when_every_value_is_tried(search
     assert read_multirun(tmp_path / "mine").to_come == 0
 
 
-def test_a_search_may_have_one_arm(search):
+def test_a_search_may_have_one_arm_which_is_a_list(search):
     params, arms = {"arm": "a,b"}, {"a": ["fusion=add", "optim.warmup=3"], "b": ["fusion=concat"]}
     batches = search("arm=a", LR, n_trials=1, params=params, arms=arms)
     assert [job[:-1] for (job,) in batches] == [arms["a"]]
+    line = refusal(search, "arm=a,b", params=params, arms={**arms, "b": "fusion=concat"})
+    assert line.startswith("hydra.sweeper.arms.b: must be a list of overrides")
 
 
 def test_a_key_of_the_command_replaces_that_of_an_experiment(search):
