@@ -1,5 +1,6 @@
 """One run from its config to its record: build, fit, test, record."""
 
+import gc
 import json
 import logging
 import math
@@ -114,6 +115,7 @@ def set_process(cfg: Config) -> None:
         torch.set_num_threads(cfg.trainer.threads)
     if cfg.trainer.precision.startswith("bf16") and environment.do_without_broken_amx():
         warn("bfloat16 is slower than float32 here: this machine's matrix units do not work")
+    gc.collect()  # frees an earlier run of this process, whose objects refer to each other
     environment.keep_memory()
     environment.reset_peak_memory()
 
