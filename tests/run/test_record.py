@@ -4,6 +4,7 @@ import gc
 import weakref
 
 import pytest
+import torch
 
 from posfuse.process import environment
 from posfuse.train import train
@@ -28,3 +29,12 @@ def test_the_peak_memory_of_a_run_is_without_an_earlier_run(corpus, tmp_path, mo
         cfg = small_config(corpus, "trainer.max_epochs=1", f"seed={seed}")
         train(cfg, tmp_path / str(seed))
     assert held == [0, 0]
+
+
+def test_the_versions_are_those_at_the_start(corpus, tmp_path, monkeypatch):
+    def update(module):
+        monkeypatch.setattr(environment.importlib.metadata, "version", lambda package: "later")
+
+    before_calls(monkeypatch, Classifier, "on_train_start", update)
+    record = train(small_config(corpus, "trainer.max_epochs=1"), tmp_path)
+    assert record["versions"]["torch"] == torch.__version__

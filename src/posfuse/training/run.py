@@ -24,7 +24,6 @@ from posfuse.data.locks import lock
 from posfuse.errors import InputError, OutOfMemory, TrainingError, lacks_memory
 from posfuse.model.network import Backbone
 from posfuse.process import environment, signals
-from posfuse.process.commit import commit
 from posfuse.process.devices import device_of
 from posfuse.process.distributed import rank
 from posfuse.runs import identity, measurements, records
@@ -77,9 +76,10 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> Record:
     Only the process with rank 0 writes; the others return an empty record.
     """
     started, facts = records.now(), records.identity(cfg, folder) | identity.own_code(cfg)
-    commit()  # the checkout may change before the record is written
     set_process(cfg)
     device = device_of(cfg.trainer)
+    # The checkout and the packages may change before the record is written.
+    versions = environment.origin(device)["versions"]
     backbone = build_backbone(cfg)  # refuses a wrong value before any data is loaded
     if pretrained := pretrain(cfg):
         facts["pretrain"] = masked_pretraining.facts(pretrained)
@@ -103,6 +103,7 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> Record:
         stopwatch.begin("test")
         tested = test(trainer, data, module)
         facts |= environment.facts(stopwatch.seconds(), module.seen_by_all(), device)
+        facts["versions"] = versions
     if rank() > 0:
         return {}
     return record(folder, facts, trainer, module, history, diagnostics, tested)
