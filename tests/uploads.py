@@ -10,8 +10,8 @@ import wandb
 
 from commands import called
 from posfuse.runs import records
-from posfuse.tracking import places, projection, upload
-from posfuse.tracking.places import PLACES
+from posfuse.tracking import projection, server, upload
+from posfuse.tracking.server import PLACES
 
 EPOCHS = 4  # of a small run with 60 documents in batches of 16, which is 4 steps an epoch
 KEY = "0123456789abcdef" * 2 + "plantedk"
@@ -44,7 +44,7 @@ def in_use(fake, home, user=""):
         for name in (*PLACES, "WANDB_SILENT", "WANDB_ERROR_REPORTING", "WANDB_MODE"):
             patch.setenv(name, "")
             patch.delenv(name)
-        patch.setattr(places, "_set", {})
+        patch.setattr(server, "_set", {})
         with restarted():
             yield
 

@@ -31,7 +31,6 @@ from posfuse.runs.hydra_errors import one_line
 from posfuse.runs.multirun import place_of
 from posfuse.sweeps.failures import message_of, record_failure, report
 from posfuse.sweeps.skipping import done_line, label_of, score_of
-from posfuse.tracking.live import track
 
 log = logging.getLogger(__name__)
 DEFAULT = "training the default, a small model on BBC News: under a minute on two idle cores"
@@ -168,7 +167,8 @@ def train(cfg: Config, folder: Path, own: Sequence[str] = (), place: str = "") -
     The run's label has its `own` overrides, which vary within the sweep. `place` is its place in
     the sweep, such as "run 1 of 6: ".
     """
-    from posfuse.training.run import run  # imports torch, as in `job`
+    from posfuse.tracking.live import track  # these import torch, as in `job`
+    from posfuse.training.run import run
 
     label = label_of(cfg, own)
     with records.sole_use(folder), signals.handling():

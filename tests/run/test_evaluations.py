@@ -8,8 +8,7 @@ from posfuse.errors import InputError
 from posfuse.runs import records
 from posfuse.sweeps import status
 from posfuse.tracking import projection
-from posfuse.tracking.finished import Finished
-from posfuse.tracking.projection import Cell
+from posfuse.tracking.projection import Cell, Finished
 from posfuse.train import train
 from posfuse.training.build import build_data
 from posfuse.training.classifier import Classifier

@@ -9,7 +9,7 @@ from posfuse.config import CONF_DIR, TASKS
 from posfuse.errors import InputError
 from posfuse.runs import identity, measurements, records
 from posfuse.runs.checks import checked, task_of
-from posfuse.tracking.finished import Finished, charts
+from posfuse.tracking.projection import Finished, charts
 from posfuse.train import train
 from posfuse.training.trained import load_run
 from recipes import blocks

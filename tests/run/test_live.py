@@ -15,8 +15,7 @@ from fake_wandb import ENTITY
 from posfuse.process import signals
 from posfuse.process.commit import commit
 from posfuse.runs import identity, records
-from posfuse.tracking import places as places_of_wandb
-from posfuse.tracking import projection
+from posfuse.tracking import projection, server
 from posfuse.tracking.live import Live, is_of_agent, start_run, track
 from posfuse.tracking.projection import STEP, Cell
 from posfuse.tracking.server import text_of
@@ -65,7 +64,7 @@ def rows(*steps):
 def run(monkeypatch):
     """W&B starts no other run than this one."""
     run = Run()
-    monkeypatch.setattr(projection, "start", lambda *_, **__: run)
+    monkeypatch.setattr(server, "start", lambda *_, **__: run)
     return run
 
 
@@ -132,7 +131,7 @@ def test_a_run_on_a_server_shows_its_address_without_a_token(
 
 def test_where_wandb_fails_it_is_given_up_with_one_warning(monkeypatch, caplog):
     ended = []
-    monkeypatch.setattr(projection, "end_process", lambda: ended.append(True))
+    monkeypatch.setattr(server, "end_process", lambda: ended.append(True))
     run = Run()
     live = Live(run, CELL)
     live.log_rows(rows(4), [], [])
@@ -202,7 +201,7 @@ def test_variables_of_an_agent_give_no_run_another_id(cfg, tmp_path, monkeypatch
         run.finish()
         assert run.id.startswith(identity.fingerprint(cfg))
         assert run.sweep_id is None
-    (warning,) = [found for found in caplog.records if found.name == places_of_wandb.__name__]
+    (warning,) = [found for found in caplog.records if found.name == server.__name__]
     assert warning.getMessage().startswith(
         "WANDB_RUN_ID, WANDB_SWEEP_ID, WANDB_RESUME: ignored; a run's id in "
     )

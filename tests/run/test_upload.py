@@ -12,7 +12,7 @@ from posfuse import seals
 from posfuse.errors import Conflict
 from posfuse.runs import configs, identity, records
 from posfuse.tracking import projection, upload
-from posfuse.tracking.finished import Finished
+from posfuse.tracking.projection import Finished
 from posfuse.train import train
 from small_records import write_failure
 from small_runs import REFERENCE, small_config
@@ -46,7 +46,7 @@ def test_a_run_is_uploaded_once_and_what_the_server_lacks_is_named(fake, sweep):
     assert synced(sweep) == (0, held, [])
     uploads, _ = upload.read(sweep, "")
     ((name, run),) = fake.runs.items()
-    check_held(fake, uploads[0].run, name)
+    check_held(fake, uploads[0], name)
     fake.asked.clear()
     assert synced(sweep) == (0, held, [])
     assert "UpsertBucket" not in fake.asked

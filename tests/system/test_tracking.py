@@ -14,8 +14,8 @@ import wandb
 from posfuse.errors import InputError
 from posfuse.runs import records
 from posfuse.tracking import projection
-from posfuse.tracking.finished import Finished
-from posfuse.tracking.places import PLACES
+from posfuse.tracking.projection import Finished
+from posfuse.tracking.server import PLACES
 from posfuse.train import train
 from processes import children, command, importing, wait_for
 from small_runs import at_step, small_config, write_corpus

@@ -7,7 +7,7 @@ import pytest
 
 from fake_wandb import serve
 from posfuse.tracking import projection
-from posfuse.tracking.finished import Finished
+from posfuse.tracking.projection import Finished
 from posfuse.train import train
 from processes import ended
 from small_runs import small_config

@@ -5,11 +5,12 @@ import html
 import pandas as pd
 import pytest
 
+from posfuse.config import LoggerConfig
 from posfuse.runs.checks import checked
 from posfuse.runs.coverage import coverage_warning, training_lengths
 from posfuse.runs.identity import flatten
 from posfuse.runs.records import RESULT, read_result
-from posfuse.tracking.finished import Finished
+from posfuse.tracking.projection import Finished
 from small_records import reported, write_record
 from small_runs import composed
 
@@ -72,5 +73,5 @@ def test_the_report_and_wandb_show_it_once(tmp_path) -> None:
     assert "<unk>" not in text.replace(line, "")
     for folder, expected in ((run, line), (other, None)):
         steps = [{"trainer/global_step": 4, "epoch": 1}]
-        uploaded = Finished(folder, read_result(folder / RESULT), steps, [])
+        uploaded = Finished(folder, "", read_result(folder / RESULT), LoggerConfig(), steps, [])
         assert uploaded.summary.get("warning") == expected

@@ -6,8 +6,8 @@ import pytest
 
 from posfuse.runs.measurements import Diagnostic
 from posfuse.runs.multirun import read_multirun
-from posfuse.tracking.places import PLACES, prepare
 from posfuse.tracking.projection import STEP, Cell, config, display_name, rows, run_id, short_name
+from posfuse.tracking.server import PLACES, prepare
 from small_records import ask
 
 

@@ -34,8 +34,7 @@ from posfuse.statistics.comparisons import Criteria, compare, criteria_for
 from posfuse.statistics.lengths import by_test_length
 from posfuse.tracking import panels, server
 from posfuse.tracking.panels import BY_LENGTH, DIFFERENCES, INTERVALS
-from posfuse.tracking.places import prepare
-from posfuse.tracking.projection import AFTERWARDS, STEP, Cell, run_id, short_digest, variant
+from posfuse.tracking.projection import STEP, Cell, run_id, short_digest, variant
 
 
 class Shown:
@@ -164,7 +163,7 @@ def log_comparison(shown: Shown, sweep: Path, entity: str, project: str) -> None
             id=f"comparison-{short_digest(shown.sweep_id)}",
             name=f"comparison of {shown.sweep_id}", job_type="comparison",
             config={"sweep_id": shown.sweep_id}, dir=sweep / ".wandb", mode="online",
-            settings=wandb.Settings(**AFTERWARDS),
+            settings=wandb.Settings(**server.AFTERWARDS),
         ) as run,
         rc_style(),
     ):  # fmt: skip
@@ -188,27 +187,26 @@ def image(figure: Figure) -> wandb.Image:
 def save(path: Path, space: ws.Workspace, text: wr.Report) -> dict[str, str]:
     """Save both views in W&B, over the views whose URLs are in `path`. Returns each name's URL."""
     place = f"{server.address()}/{space.entity}/{space.project}"
+    views: dict[str, Any] = {"workspace": space, "report": text}
+    contents = {
+        "workspace": ("name", "sections", "settings", "runset_settings"),
+        "report": ("title", "description", "blocks"),
+    }
     # The file may be damaged, or the views deleted.
-    with input_errors(
-        f"{path}: cannot load the views in it", "retry, or remove it to make new ones"
-    ):
-        views = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        urls = views.setdefault(place, {})
-        if "workspace" in urls:
-            saved = ws.Workspace.from_url(urls["workspace"])
-            saved.name, saved.sections, saved.settings = space.name, space.sections, space.settings
-            saved.runset_settings = space.runset_settings
-            space = saved
-        if "report" in urls:
-            old = wr.Report.from_url(urls["report"])
-            old.title, old.description, old.blocks = text.title, text.description, text.blocks
-            text = old
+    fix = "retry, or remove it to make new ones"
+    with input_errors(f"{path}: cannot load the views in it", fix):
+        saved = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        urls = saved.setdefault(place, {})
+        for name in views.keys() & urls.keys():
+            view = type(views[name]).from_url(urls[name])
+            for attribute in contents[name]:
+                setattr(view, attribute, getattr(views[name], attribute))
+            views[name] = view
     path.parent.mkdir(exist_ok=True)
-    urls["workspace"] = server.without_user(str(space.save().url))
-    records.write_json(path, views)
-    urls["report"] = server.without_user(str(text.save().url))
-    records.write_json(path, views)
-    return {name: urls[name] for name in ("workspace", "report")}
+    for name, view in views.items():
+        urls[name] = server.without_user(str(view.save().url))
+        records.write_json(path, saved)
+    return {name: urls[name] for name in views}
 
 
 def main(arguments: Namespace) -> list[str]:
@@ -219,7 +217,7 @@ def main(arguments: Namespace) -> list[str]:
     if len(sweep_ids) > 1:
         several = ", ".join(sweep_ids)
         raise InputError(f"{sweep}: contains several sweeps ({several}); give the folder of one")
-    prepare(sweep)
+    server.prepare(sweep)
     logger = configs.read_config(Path(runs["folder"].iloc[0])).logger
     api = server.connect()
     with server.errors_in_one_line():

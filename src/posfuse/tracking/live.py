@@ -18,13 +18,12 @@ from hydra.types import RunMode
 
 from posfuse.config import Config
 from posfuse.errors import InputError
-from posfuse.process import signals
+from posfuse.process import devices, environment, signals
 from posfuse.runs import identity, records
 from posfuse.runs.checks import task_of
 from posfuse.runs.measurements import Diagnostic
-from posfuse.tracking import projection
-from posfuse.tracking.places import prepare
-from posfuse.tracking.projection import Cell
+from posfuse.tracking import projection, server
+from posfuse.tracking.projection import Cell, Finished
 
 if TYPE_CHECKING:
     import wandb
@@ -46,9 +45,6 @@ def track(cfg: Config, folder: Path) -> Iterator[LogRows | None]:
     if cfg.logger.name == "none":
         yield None
         return
-    from posfuse.process import devices, environment  # import torch
-    from posfuse.tracking.finished import Finished, complete  # imports pandas
-
     # Before the block, because their errors are not W&B's.
     facts = records.identity(cfg, folder) | environment.origin(devices.device_of(cfg.trainer))
     facts |= identity.own_code(cfg) | {"started": records.now()}
@@ -56,14 +52,12 @@ def track(cfg: Config, folder: Path) -> Iterator[LogRows | None]:
     run = start_run(cfg, folder, facts)
     live = Live(run, Cell.of(facts))
     if not run.offline and run.url:
-        from posfuse.tracking.server import without_user  # imports wandb; after `prepare`
-
-        _log.info("W&B: %s", without_user(run.url))
+        _log.info("W&B: %s", server.without_user(run.url))
     code = 1
     try:
         yield live.log_rows
-        finished, artifacts = Finished.read(folder), cfg.logger.artifacts
-        live.attempt(lambda run: complete(run, finished, live.next_step, artifacts))
+        finished = Finished.read(folder)
+        live.attempt(lambda run: server.complete(run, finished, live.next_step))
         code = 0
     except (KeyboardInterrupt, signals.Interrupted):
         live.attempt(lambda run: run.mark_preempting())
@@ -83,7 +77,7 @@ def is_of_agent() -> bool:
 def start_run(cfg: Config, folder: Path, facts: records.Record) -> "wandb.Run":
     """Start the run in W&B. Raises InputError if W&B refuses."""
     of_agent = is_of_agent()
-    prepare(Path(cfg.output_dir, cfg.sweep_id), of_agent)
+    server.prepare(Path(cfg.output_dir, cfg.sweep_id), of_agent)
     usual = "online" if of_agent else "offline"
     mode: Any = cfg.logger.mode or os.environ.setdefault("WANDB_MODE", usual)
     if mode == "offline":
@@ -91,14 +85,12 @@ def start_run(cfg: Config, folder: Path, facts: records.Record) -> "wandb.Run":
             shutil.rmtree(earlier)
     try:
         own = None if of_agent else projection.run_id(facts)
-        return projection.start(facts, cfg.logger, folder, own, dir=folder, mode=mode)
+        return server.start(facts, cfg.logger, folder, own, dir=folder, mode=mode)
     except Exception as error:  # W&B raises private types if its process was killed
-        projection.end_process()
-        from posfuse.tracking.server import text_of  # imports wandb
-
+        server.end_process()
         raise InputError(  # logger.mode takes precedence over WANDB_MODE
-            f"W&B: {text_of(error)}; correct it, or set logger.mode=offline to train without a "
-            "server, or logger=none to train without W&B"
+            f"W&B: {server.text_of(error)}; correct it, or set logger.mode=offline to train "
+            "without a server, or logger=none to train without W&B"
         ) from error
 
 
@@ -113,7 +105,7 @@ class Live:
     def log_rows(self, history: Rows, diagnostics: Sequence[Diagnostic], steps: Rows) -> None:
         def log(run: "wandb.Run") -> None:
             rows = projection.rows(self.cell, history, diagnostics, steps)
-            self.next_step = projection.log_rows(run, rows, self.next_step)
+            self.next_step = server.log_rows(run, rows, self.next_step)
 
         self.attempt(log)
 
@@ -124,11 +116,9 @@ class Live:
         try:
             act(self.run)
         except Exception as error:  # noqa: BLE001 - private types if its process was killed
-            from posfuse.tracking.server import text_of  # imports wandb
-
             _log.warning(
                 "W&B failed (%s); the run continues without it; upload it later with posfuse sync",
-                text_of(error),
+                server.text_of(error),
             )
             self.run = None
-            projection.end_process()
+            server.end_process()

@@ -10,8 +10,7 @@ from typing import Any
 import wandb_workspaces.reports.v2 as wr
 import wandb_workspaces.workspaces as ws
 
-from posfuse.tracking.finished import CONFUSION, GATES
-from posfuse.tracking.projection import STEP, Cell, confusion_key
+from posfuse.tracking.projection import CONFUSION, GATES, STEP, Cell, confusion_key
 
 INSIDE = {  # of the diagnostics, with the titles of their curves
     "norm_ratio": "norm of the token part by that of the position part",
@@ -19,24 +18,25 @@ INSIDE = {  # of the diagnostics, with the titles of their curves
 }
 DIFFERENCES, INTERVALS = "paired_differences", "paired_differences_intervals"
 BY_LENGTH = "results_by_length"
-MANY: dict[str, Any] = {"max_runs_to_show": 1000}  # W&B shows ten by default
+MANY = 1000  # runs or bars in a chart; W&B shows ten by default
 BY_FUSION = wr.Config("fusion")
 
 
 def bars(title: str, key: str, by: Any = BY_FUSION) -> wr.BarPlot:
     """A number of the summary with a bar for each group: mean and standard deviation over seeds."""
-    spread: Any = {"groupby_aggfunc": "mean", "groupby_rangefunc": "stddev"}
-    metrics = [wr.SummaryMetric(key)]
     return wr.BarPlot(
-        title=title, metrics=metrics, groupby=by, max_bars_to_show=1000, **spread, **MANY
-    )
+        title=title, metrics=[wr.SummaryMetric(key)], groupby=by, groupby_aggfunc="mean",
+        groupby_rangefunc="stddev", max_bars_to_show=MANY, max_runs_to_show=MANY,
+    )  # fmt: skip
 
 
 def curves(title: str, key: str, by: Any = BY_FUSION) -> wr.LinePlot:
     """A metric by training step with a curve for each group: the mean over seeds, and a band from
     the lowest to the highest."""
-    spread: Any = {"groupby_aggfunc": "mean", "groupby_rangefunc": "minmax"}
-    return wr.LinePlot(title=title, x=STEP, y=[key], groupby=by, **spread, **MANY)
+    return wr.LinePlot(
+        title=title, x=STEP, y=[key], groupby=by, groupby_aggfunc="mean",
+        groupby_rangefunc="minmax", max_runs_to_show=MANY,
+    )  # fmt: skip
 
 
 def learning(metric: str, title: str) -> dict[str, str]:

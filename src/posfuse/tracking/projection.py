@@ -1,39 +1,33 @@
-"""Shows a run in W&B through its public API: its id, name, config and rows.
+"""What W&B shows of a run, from its record and files: its id, name, config, rows, summary, charts.
 
 A row of W&B's history is an evaluation or a row of `steps.csv`. Its `_step` is the number of
-training steps done. Tables and charts are one more row at the end. W&B appends rows in the order of
-`_step` and cannot change a row, so only rows after its last `_step` are logged.
+training steps done. Tables and charts are one more row at the end.
 """
 
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from posfuse import seals, untrusted
 from posfuse.config import LoggerConfig
-from posfuse.runs import records
+from posfuse.errors import InputError, input_errors
+from posfuse.runs import configs, measurements, records
+from posfuse.runs.coverage import coverage_warning
 from posfuse.runs.folders import AXES, other_overrides
+from posfuse.runs.identity import flatten
 from posfuse.runs.measurements import Diagnostic
 from posfuse.runs.multirun import Multirun, sweep_of
-from posfuse.tracking.places import project_of
-
-if TYPE_CHECKING:  # wandb takes half a second to import, and runs with logger=none do not need it
-    import wandb
 
 STEP = "trainer/global_step"  # the axis of learning curves
 ANY_SETTING = "any_setting"  # the variant in the name of a score of all variants
 LABELS = (*AXES, "seed", "sweep_id", "variant")
-# W&B must not send uncommitted changes, or a token in the address of a Git remote.
-SETTINGS: dict[str, Any] = {
-    "disable_git": True,
-    "x_save_requirements": False,
-    "sagemaker_disable": True,  # SageMaker would give the run another id
-}
-# Of a finished run: the machine and the output of this process are not the run's.
-AFTERWARDS = {**SETTINGS, "x_disable_stats": True, "console": "off"}
+GATES, CONFUSION = "mean gate by position (1: token alone)", "test documents"
+COSTS = ("documents_per_second", "tokens_per_second", "peak_memory_bytes", "latency_ms")
 
 
 def run_id(identity: records.Record, suffix: str = "") -> str:
@@ -135,49 +129,6 @@ def display_name(identity: records.Record, folder: Path) -> str:
     return short_name(" ".join([*shown, *short, f"s{identity['seed']}"]), 128)
 
 
-def start(
-    identity: records.Record,
-    logger: LoggerConfig,
-    folder: Path,
-    id_of_run: str | None,
-    settings: Mapping[str, Any] = SETTINGS,
-    **more: Any,
-) -> "wandb.Run":
-    """Start the run in W&B, or resume it if the server has it. Without an id W&B uses the id of its
-    agent. `more` has the mode, and `dir`, the folder for W&B's files."""
-    import wandb
-
-    names = [identity[axis] for axis in AXES]
-    cell = "/".join(filter(None, [*names, identity["variant"]]))
-    run = wandb.init(
-        project=project_of(logger),
-        entity=logger.entity,
-        group=short_name(cell, 128),
-        job_type=logger.job_type,
-        name=display_name(identity, folder),
-        notes=logger.notes or None,
-        tags=[short_name(tag, 64) for tag in (identity["sweep_id"], *names, *logger.tags)],
-        config=config(identity),
-        id=id_of_run,
-        resume="allow" if id_of_run else None,
-        settings=wandb.Settings(**settings),
-        **more,
-    )
-    # Otherwise W&B would put the last value of every metric into the summary, which has the best
-    # evaluation. An evaluation within an epoch has no diagnostics.
-    for metrics in ("diagnostics/*", "step/*"):
-        run.define_metric(metrics, summary="none")
-    return run
-
-
-def end_process() -> None:
-    """End W&B's process after a failure, so that the next run starts a new one."""
-    import wandb
-
-    with suppress(Exception, SystemExit):  # it raises SystemExit if its process was killed
-        wandb.teardown()
-
-
 def rows(
     cell: Cell,
     history: Iterable[Mapping[str, float]],
@@ -207,10 +158,99 @@ def rows(
     return [by_step[step] for step in sorted(by_step)]
 
 
-def log_rows(run: "wandb.Run", rows: Iterable[dict[str, float]], next_step: int) -> int:
-    """Log the rows from `next_step` on. Returns the first step that may be logged after them."""
-    for row in rows:
-        if row[STEP] >= next_step:
-            run.log(row, step=int(row[STEP]), commit=True)
-            next_step = int(row[STEP]) + 1
-    return next_step
+@dataclass(frozen=True)
+class Finished:
+    """A finished run: its folder, its id in W&B, and what its files contain."""
+
+    folder: Path
+    id: str
+    record: records.Record
+    logger: LoggerConfig
+    rows: list[dict[str, float]]
+    diagnostics: list[Diagnostic]
+
+    @classmethod
+    def read(cls, folder: Path, suffix: str = "") -> "Finished":
+        """Read a finished run. `suffix` is that of its id. Raises InputError if a file is missing
+        or differs from its digest."""
+        record = records.read_placed(folder / records.RESULT)
+        if not seals.is_whole(path := folder / records.PREDICTIONS):
+            raise InputError(f"{path}: missing or damaged; {records.RUN_AGAIN}")
+        history, steps = _read_rows(folder, records.HISTORY), []
+        if (folder / records.STEPS).exists():
+            steps = _read_rows(folder, records.STEPS)
+        frame = measurements.read_table(folder / records.DIAGNOSTICS, Diagnostic)
+        diagnostics = [Diagnostic(*row) for row in frame.itertuples(index=False, name=None)]
+        # The diagnostics of the trained model are in the summary, as position/...
+        inside = [row for row in diagnostics if not row.name.startswith("accuracy")]
+        learning = rows(Cell.of(record), history, inside, steps)
+        logger = configs.read_config(folder).logger
+        return cls(folder, run_id(record, suffix), record, logger, learning, diagnostics)
+
+    @property
+    def last_step(self) -> int:
+        """The `_step` of the charts, W&B's last row of the run."""
+        return int(self.rows[-1][STEP]) + 1
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The values of the best evaluation, whose weights are tested, and the values of the last
+        one as last/..."""
+        cell = Cell.of(self.record)
+        own = ("best_evaluation", "evaluations", "best_epoch", "epochs", "parameters", *COSTS)
+        parts = {"val": "validation", "test": "test", "position": "position"}
+        by_length = self.record.get("lengths", {}).items()
+        warning = coverage_warning(flatten(self.record))
+        best = self.record.get("best_evaluation") or self.record["best_epoch"]  # of older records
+        evaluations = [row for row in self.rows if "epoch" in row]
+        return {
+            **{f"last/{k}": v for k, v in self.rows[-1].items()},
+            **evaluations[best - 1],
+            **cell.score("val", self.record["validation"]),
+            **cell.score("test", self.record["test"]),
+            **cell.with_any_setting.score("test", self.record["test"]),
+            **{
+                f"{at}/{k}": v
+                for at, part in parts.items()
+                for k, v in self.record.get(part, {}).items()
+            },
+            **{f"length/{n}/{k}": v for n, part in by_length for k, v in part.items()},
+            **{k: self.record[k] for k in own if k in self.record},  # older records lack two
+            "seconds": sum(self.record["seconds"].values()),
+            "mean_tokens": self.record["mean_tokens"]["train"],
+            **({"warning": warning} if warning else {}),
+        }
+
+
+def charts(finished: Finished) -> dict[str, Any]:
+    """The diagnostics as a table, the gates by position (of an operator with gates), and the
+    confusion matrix (of a classifier). Raises InputError if the predictions are damaged."""
+    import wandb
+
+    record, rows = finished.record, finished.diagnostics
+    names: Any = [column.name for column in fields(Diagnostic)]
+    media: dict[str, Any] = {"diagnostics_table": wandb.Table(names, [*map(astuple, rows)])}
+    best = [row for row in rows if row.epoch == record["best_epoch"] and row.by == "position"]
+    if gates := [[row.low, row.value] for row in best if row.name == "gate_mean"]:
+        by_position = wandb.Table(["position", "gate"], gates)  # type: ignore[arg-type]
+        media["gates"] = wandb.plot.line(by_position, "position", "gate", title=GATES)
+    if record["task"]["predictions"] == measurements.CLASSES:
+        path = finished.folder / records.PREDICTIONS
+        with input_errors(f"{path}: not usable", records.RUN_AGAIN):
+            classes = dict.fromkeys(("label", "predicted"), "a whole number")
+            predictions = untrusted.read_parquet(path, classes)
+            labels, predicted = (predictions[name].tolist() for name in classes)
+            media[confusion_key(record["data"])] = wandb.plot.confusion_matrix(
+                None, labels, predicted, record["label_names"], CONFUSION
+            )
+    return media
+
+
+def _read_rows(folder: Path, name: str) -> list[dict[str, float]]:
+    with input_errors(f"{folder / name}: not readable", records.RUN_AGAIN):
+        table = measurements.read_history(folder, name)
+        counts = table[[column for column in ("epoch", "step") if column in table]]
+        if not np.isfinite(counts.to_numpy(float)).all():
+            raise ValueError("has values that are not numbers")
+    rows: list[Any] = table.to_dict("records")
+    return rows
