@@ -13,9 +13,9 @@ def test_the_bar_counts_epochs_from_1_and_shows_the_last_evaluation():
     best = SimpleNamespace(monitor="val/accuracy")
     trainer = SimpleNamespace(
         state=state, current_epoch=0, max_epochs=6, callback_metrics=metrics,
-        checkpoint_callback=best,
+        checkpoint_callback=best, datamodule=SimpleNamespace(evaluations=Evaluations(2)),
     )  # fmt: skip
-    bar = Bar(Evaluations(2))
+    bar = Bar()
     first, *_ = bar.configure_columns(trainer)
     task = SimpleNamespace(description="Testing")
     assert first.render(task).plain == "epoch 0.5/3"
@@ -32,7 +32,7 @@ def test_the_bar_counts_epochs_from_1_and_shows_the_last_evaluation():
 def test_runs_at_once_write_no_progress_into_one_terminal(tmp_path, monkeypatch):
     """Several bars would overwrite each other, and their lines do not name their runs."""
     monkeypatch.setattr("sys.stdout", SimpleNamespace(isatty=lambda: True))
-    given = tmp_path, Evaluations(), Stopwatch()
+    given = tmp_path, Stopwatch()
     bar, lines = progress_callbacks("auto", *given)
     assert (type(bar), lines.lines) == (Bar, detail)
     monkeypatch.setattr(signals, "launcher", "parallel")

@@ -20,7 +20,6 @@ from posfuse.errors import InputError
 from posfuse.model.masked import MaskedModel, mask
 from posfuse.model.network import Backbone, FusionTransformer, seed_from
 from posfuse.runs import records
-from posfuse.seals import is_whole
 from posfuse.training.checkpoints import read_checkpoint
 from posfuse.training.module import TrainingModule
 from posfuse.training.task import Task
@@ -116,8 +115,3 @@ def load(model: FusionTransformer, folder: Path) -> None:
     saved = read_checkpoint(folder / records.BEST)["state_dict"].items()
     weights = {name.removeprefix("model."): w for name, w in saved if not name.startswith(HEAD)}
     model.load_state_dict(model.state_dict() | weights)
-
-
-def has_result(folder: Path) -> bool:
-    """True if the folder has a result and its weights, undamaged."""
-    return all(is_whole(folder / name) for name in (records.RESULT, records.BEST))

@@ -11,7 +11,6 @@ from lightning.pytorch.callbacks import Callback, RichProgressBar
 from rich.progress import BarColumn, ProgressColumn, Task, TimeRemainingColumn
 from rich.text import Text
 
-from posfuse.data.evaluations import Evaluations
 from posfuse.process import signals
 from posfuse.runs import records
 
@@ -36,36 +35,34 @@ class EpochLines(Callback):
     With several evaluations per epoch, the epochs done are a fraction.
     """
 
-    def __init__(
-        self, lines: logging.Logger, folder: Path, evaluations: Evaluations, stopwatch: "Stopwatch"
-    ) -> None:
+    def __init__(self, lines: logging.Logger, folder: Path, stopwatch: "Stopwatch") -> None:
         self.lines, self.folder, self.stopwatch = lines, folder, stopwatch
-        self.evaluations = evaluations
 
     def on_train_epoch_end(self, trainer: Any, module: L.LightningModule) -> None:
         seconds = self.stopwatch.seconds()["fit"] - self.stopwatch.evaluated
-        epoch = self.evaluations.epochs(trainer.current_epoch + 1)
-        epochs = int(self.evaluations.epochs(trainer.max_epochs))
+        evaluations = trainer.datamodule.evaluations
+        epoch = evaluations.epochs(trainer.current_epoch + 1)
+        epochs = int(evaluations.epochs(trainer.max_epochs))
         values = ", ".join(f"{name} {value:.4f}" for name, value in results(trainer).items())
         self.lines.info("epoch %s/%d: %s, %.1f s", epoch, epochs, values, seconds)
         if trainer.is_global_zero:
             progress = {"epoch": epoch, "epochs": epochs}
-            progress["epoch_seconds"] = seconds * self.evaluations.per_epoch
+            progress["epoch_seconds"] = seconds * evaluations.per_epoch
             records.write_json(self.folder / records.PROGRESS, progress)
 
 
 class Epoch(ProgressColumn):
     """The text of the bar's counter: the epoch in training, from 1, or another count."""
 
-    def __init__(self, trainer: Any, evaluations: Evaluations) -> None:
+    def __init__(self, trainer: Any) -> None:
         super().__init__()
-        self.trainer, self.evaluations = trainer, evaluations
+        self.trainer = trainer
 
     def render(self, task: Task) -> Text:
-        trainer, epochs = self.trainer, self.evaluations.epochs
+        trainer = self.trainer
         if trainer.state.fn != "fit":
             return Text(task.description)
-        turns = trainer.max_epochs
+        epochs, turns = trainer.datamodule.evaluations.epochs, trainer.max_epochs
         now = min(trainer.current_epoch + 1, turns)  # after the last epoch it is one more
         return Text(f"epoch {epochs(now):g}/{epochs(turns):g}")
 
@@ -73,14 +70,10 @@ class Epoch(ProgressColumn):
 class Bar(RichProgressBar):
     """A bar per epoch with the results of the last evaluation, in 80 columns."""
 
-    def __init__(self, evaluations: Evaluations) -> None:
-        super().__init__()
-        self.evaluations = evaluations
-
     def configure_columns(self, trainer: L.Trainer) -> list[Any]:
         batches = super().configure_columns(trainer)[2]
         left = TimeRemainingColumn(compact=True)
-        return [Epoch(trainer, self.evaluations), BarColumn(15), batches, left]
+        return [Epoch(trainer), BarColumn(15), batches, left]
 
     def get_metrics(self, trainer: L.Trainer, module: L.LightningModule) -> dict[str, Any]:
         shown = results(trainer)
@@ -118,13 +111,11 @@ class Stopwatch(Callback):
         self.evaluated = state_dict.get("evaluated", self.spent["fit"])  # earlier versions: none
 
 
-def progress_callbacks(
-    progress: str, folder: Path, evaluations: Evaluations, stopwatch: Stopwatch
-) -> list[Callback]:
+def progress_callbacks(progress: str, folder: Path, stopwatch: Stopwatch) -> list[Callback]:
     """Callbacks for trainer.progress = auto, bar, lines or none; `folder` is the run's."""
     if progress == "auto" and signals.is_worker() and signals.launcher != "slurm":
         progress = "none"  # the runs share a terminal; a job of SLURM has its own file
     elif progress == "auto":
         progress = "bar" if sys.stdout.isatty() else "lines"
-    lines = EpochLines(terminal if progress == "lines" else detail, folder, evaluations, stopwatch)
-    return [Bar(evaluations), lines] if progress == "bar" else [lines]
+    lines = EpochLines(terminal if progress == "lines" else detail, folder, stopwatch)
+    return [Bar(), lines] if progress == "bar" else [lines]

@@ -31,6 +31,7 @@ from posfuse.runs.configs import read_config
 from posfuse.runs.coverage import coverage_warning, repetition
 from posfuse.runs.measurements import Diagnostic, Measurement
 from posfuse.runs.records import Record
+from posfuse.seals import is_whole
 from posfuse.training import masked_pretraining
 from posfuse.training.build import build_backbone, build_data, build_module, build_trainer
 from posfuse.training.checkpoints import Checkpoints, read_checkpoint
@@ -135,7 +136,7 @@ def pretrain(cfg: Config) -> Path | None:
     folder = Path(cfg.cache_dir, "pretrained", "-".join(own.values()))
     folder.mkdir(parents=True, exist_ok=True)
     with lock(folder / ".lock", partial(signals.check, " before pretraining")):
-        if masked_pretraining.has_result(folder):
+        if all(is_whole(folder / name) for name in (records.RESULT, records.BEST)):
             return folder
         check(second)
         stopwatch, history = Stopwatch(), History()
@@ -192,7 +193,7 @@ def fit(
     """
     last = folder / records.LAST
     state = Checkpoints(last, 60 * cfg.trainer.checkpoint_minutes, identity.owner(cfg))
-    progress = progress_callbacks(cfg.trainer.progress, folder, data.evaluations, stopwatch)
+    progress = progress_callbacks(cfg.trainer.progress, folder, stopwatch)
     callbacks = [*observers, history, stopwatch, state, *progress]
     trainer = build_trainer(cfg, folder, callbacks)
     with explaining(module, cfg.data):
