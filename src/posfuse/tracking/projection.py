@@ -66,8 +66,8 @@ class Cell:
 
     @classmethod
     def of(cls, identity: records.Record) -> "Cell":
-        own = {axis: identity[axis] for axis in ("data", "encoding", "variant")}
-        return cls(**own, metric=identity["task"]["metric"])
+        data, encoding, metric = identity["data"], identity["encoding"], identity["task"]["metric"]
+        return cls(data, encoding, identity["variant"], metric)
 
     @property
     def with_any_setting(self) -> "Cell":

@@ -52,17 +52,13 @@ _set: dict[str, str] = {}  # set by `prepare`; the next sweep of the process may
 
 
 def prepare(sweep: Path, of_agent: bool = False) -> None:
-    """Set W&B's environment variables, except variables that the user has set. W&B's files go to
-    the sweep's folder, and it prints nothing and sends no error reports. Variables that would give
-    a run another id are removed, with a warning, unless the run is one of W&B's agent. Variables
-    with a run's name, group, job type and tags are removed too, because posfuse sets these."""
+    """Set W&B's environment variables, except those that the user has set: its files go to the
+    sweep's folder, and it prints nothing and sends no error reports. Remove those of a run's
+    identity, unless the run is one of W&B's agent, and of its attributes."""
     if not of_agent:
         _ignore(IDENTITY, "a run's id in W&B follows from its config and its sweep")
-    _ignore(
-        ATTRIBUTES,
-        "a run's name and group follow from its config; for the others use "
-        "logger.job_type and logger.tags",
-    )
+    others = "for the others use logger.job_type and logger.tags"
+    _ignore(ATTRIBUTES, f"a run's name and group follow from its config; {others}")
     for variable in PLACES:
         if os.environ.get(variable) in (None, _set.get(variable)):
             os.environ[variable] = _set[variable] = str(sweep.resolve() / ".wandb")
@@ -73,7 +69,6 @@ def prepare(sweep: Path, of_agent: bool = False) -> None:
 
 
 def _ignore(names: tuple[str, ...], why: str) -> None:
-    """Remove these variables, with a warning if any is set."""
     if ignored := [name for name in names if os.environ.pop(name, None)]:
         _log.warning("%s: ignored; %s", ", ".join(ignored), why)
 
@@ -130,10 +125,6 @@ def log_rows(run: "wandb.Run", rows: Iterable[dict[str, float]], next_step: int)
     return next_step
 
 
-def artifact_name(kind: str, id_of_run: str) -> str:
-    return f"{kind}-{id_of_run}"
-
-
 def complete(run: "wandb.Run", finished: Finished, next_step: int) -> None:
     """Log a finished run from `next_step` on, with its charts, config, summary and files. Raises
     InputError for a damaged file."""
@@ -148,7 +139,7 @@ def complete(run: "wandb.Run", finished: Finished, next_step: int) -> None:
     run.config.update(settings, allow_val_change=True)  # type: ignore[no-untyped-call]
     run.summary.update(finished.summary)
     for kind in finished.logger.artifacts:
-        artifact = wandb.Artifact(artifact_name(kind, run.id), kind)
+        artifact = wandb.Artifact(f"{kind}-{run.id}", kind)
         for path in (finished.folder / name for name in ARTIFACTS[kind]):
             if path.exists():
                 with input_errors(f"{path}: cannot be uploaded", records.RUN_AGAIN):
@@ -175,7 +166,6 @@ def base_url() -> str:
 
 
 def address() -> str:
-    """The server's address for messages."""
     return without_user(base_url())
 
 

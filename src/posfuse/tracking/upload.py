@@ -69,8 +69,8 @@ def send(run: Finished, files: Path) -> None:
     """Upload one run. W&B's own files of the upload are written to `files`."""
     with server.start(
         run.record, run.logger, run.folder, run.id, server.AFTERWARDS, dir=files, mode="online"
-    ) as started:
-        server.complete(started, run, started.starting_step)
+    ) as opened:
+        server.complete(opened, run, opened.starting_step)
 
 
 def lacking(runs: list[Finished]) -> list[tuple[Finished, str]]:
@@ -121,8 +121,8 @@ def difference(run: Finished, there: Any) -> str:
             return f"the {name} on the server differs ({', '.join(wrong[:5])})"
     artifacts = {each.name.split(":")[0] for each in there.logged_artifacts()}
     for kind in run.logger.artifacts:
-        if (name := server.artifact_name(kind, run.id)) not in artifacts:
-            return f"the server has no artifact {name}"
+        if f"{kind}-{run.id}" not in artifacts:
+            return f"the server has no artifact {kind}-{run.id}"
     return ""
 
 

@@ -104,15 +104,8 @@ def _start(number: int, folder: Path) -> subprocess.Popen[bytes]:
         RANK: str(number),
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
     }
-    with (
-        (folder / "train.log").open("a", encoding="utf-8") as log,
-        signals.blocking(),
-    ):  # rank 0 handles the signals
-        command = [sys.executable, "-m", RUN, str(os.getpid()), str(folder)]
-        return subprocess.Popen(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=log,
-        )
+    command = [sys.executable, "-m", RUN, str(os.getpid()), str(folder)]
+    pipes: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
+    log = (folder / "train.log").open("a", encoding="utf-8")
+    with log, signals.blocking():  # rank 0 handles the signals
+        return subprocess.Popen(command, env=environment, stderr=log, **pipes)
