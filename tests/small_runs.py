@@ -33,7 +33,13 @@ SMALL = [
     "trainer.threads=1",
     "logger=none",
 ]
+ONE_BATCH = [
+    "data.batch_size=2", "data.eval_batch_size=2", "trainer.max_epochs=1", "trainer.evaluations=1",
+    "trainer.limit_batches=1", "trainer.accelerator=cpu", "trainer.devices=1", "trainer.threads=1",
+    "optim.warmup=0", "logger=none",
+]  # fmt: skip
 KEEP_WORDS = ["data.vocabulary.source=all", "data.vocabulary.min_count=1"]
+OWN_OPERATOR = "from posfuse.model.fusion import Add\n\n\nclass Mine(Add):\n    pass\n"
 REFERENCE = ["fusion=gate_scalar", "seed=3"]  # of the run that tests/run/conftest.py trains
 
 

@@ -34,6 +34,20 @@ def reference(corpus, tmp_path_factory):
 
 
 @pytest.fixture
+def own_module(tmp_path, monkeypatch):
+    """Write a module of the user's own, which this test can import."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def write(name, code):
+        path = tmp_path / f"{name}.py"
+        path.write_text(code)
+        monkeypatch.delitem(sys.modules, name, raising=False)  # another test may have imported it
+        return path
+
+    return write
+
+
+@pytest.fixture
 def kept_logging(monkeypatch):
     """Restore the loggers, which Hydra configures in every job."""
     loggers = logging.getLogger(), logging.getLogger("posfuse.detail")

@@ -19,6 +19,7 @@ from posfuse.training.export import _checksum, export, load_export
 from posfuse.training.trained import load_run
 from recipes import blocks
 from refusals import refusal
+from small_pretrained import byte_bpe
 from small_runs import SMALL, composed, small_config, write_corpus
 
 
@@ -39,13 +40,17 @@ def trained(folder, *overrides):
         ["fusion=concat", "data.vocabulary.unit=bytes", "data.max_len=40"],
         ["fusion=add", "data.vocabulary.unit=characters", "data.max_len=40"],
         ["encoding=rope", "encoding.positions=randomized", "encoding.range=600"],
+        ["fusion=add", "data.vocabulary.file=tok.json"],
     ],  # test_folding.py folds every operator and encoding
 )
-def test_it_gives_the_runs_own_predictions(overrides, tmp_path):
+def test_it_gives_the_runs_own_predictions(overrides, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    byte_bpe(["w1x1 the cat sat on the mat."] * 9).save("tok.json")
     corpus, run = trained(tmp_path, *overrides)
     export(run, tmp_path / "model.safetensors")
     texts = pd.read_parquet(corpus / "test.parquet")["text"].tolist()
     shutil.rmtree(corpus)  # an export needs nothing else
+    (tmp_path / "tok.json").unlink()
     exported = load_export(tmp_path / "model.safetensors")
     expected = pd.read_parquet(run / "predictions.parquet").filter(like="log_p_").to_numpy()
     found = exported.probabilities(texts).log().numpy()
@@ -76,29 +81,26 @@ def test_a_network_that_a_folded_model_would_not_equal_is_refused(tmp_path, monk
     assert line.endswith("; use posfuse.training.trained.load_run")
 
 
-def test_the_reader_of_an_export_needs_no_corpus_of_ones_own(tmp_path, monkeypatch):
-    corpus = write_corpus(tmp_path / "texts")
+def test_the_reader_of_an_export_needs_no_corpus_of_ones_own(tmp_path, own_module):
+    corpus, run = write_corpus(tmp_path / "texts"), tmp_path / "run"
     text = f"import posfuse.data.corpora as c\n\ndef mine():\n    return c.folder({str(corpus)!r})"
-    (tmp_path / "own_texts.py").write_text(text)
-    with monkeypatch.context() as patch:
-        patch.syspath_prepend(tmp_path)
-        cfg = small_config(corpus, "trainer.max_epochs=1")
-        cfg.data.path, cfg.data.corpus = None, {"_target_": "own_texts.mine"}
-        run = tmp_path / "run"
-        run.mkdir()
-        train(cfg, run)
-        export(run, tmp_path / "model.safetensors")
-    monkeypatch.delitem(sys.modules, "own_texts")
+    module = own_module("own_texts", text)
+    cfg = small_config(corpus, "trainer.max_epochs=1")
+    cfg.data.path, cfg.data.corpus = None, {"_target_": "own_texts.mine"}
+    run.mkdir()
+    train(cfg, run)
+    export(run, tmp_path / "model.safetensors")
+    module.unlink()
+    del sys.modules["own_texts"]
     with pytest.raises(InputError, match="cannot import"):
         load_run(run)
     assert load_export(tmp_path / "model.safetensors").probabilities(["word"]).shape == (1, 3)
 
 
 @pytest.mark.parametrize("target", ["posfuse.data.tasks.parity", "own_parity.parity"])
-def test_a_model_of_a_task_reads_strings_beyond_the_trained_length(target, tmp_path, monkeypatch):
+def test_a_model_of_a_task_reads_strings_beyond_the_trained_length(target, tmp_path, own_module):
     """The label depends on the last symbol too, so a cut string would have another one."""
-    (tmp_path / "own_parity.py").write_text("from posfuse.data.tasks import parity")
-    monkeypatch.syspath_prepend(tmp_path)
+    own_module("own_parity", "from posfuse.data.tasks import parity")
     own = ["data=parity", f"data.corpus._target_={target}", "data.corpus.lengths=[2,6]"]
     own += ["data.max_len=6", "data.test_lengths=[12]", "data.corpus.sizes=[40,20,20]"]
     own += [f"cache_dir={tmp_path}", *SMALL]

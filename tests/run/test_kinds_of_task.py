@@ -20,11 +20,8 @@ RAREST = ["task.name=rarest_word", "task._target_=my_tasks.RarestWord", "trainer
 
 
 @pytest.fixture
-def my_tasks(tmp_path, monkeypatch):
-    (code,) = blocks("docs/tasks.md")
-    (tmp_path / "my_tasks.py").write_text(code)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "my_tasks", raising=False)  # another test may have imported it
+def my_tasks(own_module):
+    return own_module("my_tasks", *blocks("docs/tasks.md"))
 
 
 def test_the_task_in_the_docs_trains_and_is_judged_by_its_metric(
@@ -49,42 +46,32 @@ def test_the_task_in_the_docs_trains_and_is_judged_by_its_metric(
     assert identity.own_code(cfg) == {"code": record["code"]}
     assert train(cfg, folder) == record
     assert type(load_run(folder)[2]).__name__ == "PlaceModule"
-    with (tmp_path / "my_tasks.py").open("a") as code:
-        code.write("# changed")
+    my_tasks.write_text(f"{my_tasks.read_text()}# changed")
     del sys.modules["my_tasks"]  # as in another process
     assert identity.own_code(cfg)["code"] != record["code"]
     assert identity.own_code(small_config(corpus)) == {}
 
 
-def test_a_metric_that_is_monitored_need_not_be_tested(my_tasks, corpus, tmp_path):
+def test_a_task_without_accuracy_needs_another_monitor_which_need_not_be_tested(
+    my_tasks, corpus, tmp_path
+):
+    with pytest.raises(InputError, match=r"has no accuracy; set trainer\.monitor=m"):
+        small_config(corpus, *RAREST[:2])
     cfg = small_config(corpus, *RAREST[:2], "trainer.monitor=loss", "trainer.max_epochs=1")
     assert set(train(cfg, tmp_path / "run")["test"]) == {"error"}
 
 
 def test_a_next_token_task_of_ones_own_is_reported_as_a_language_model(
-    corpus, tmp_path, monkeypatch
+    corpus, tmp_path, own_module
 ):
     code = "from posfuse.training.task import NextTokenTask\n\nclass Mine(NextTokenTask): ...\n"
-    (tmp_path / "mine.py").write_text(code)
-    monkeypatch.syspath_prepend(tmp_path)
+    own_module("mine", code)
     characters = ["data.vocabulary.unit=characters", "data.max_len=8", "trainer.max_epochs=1"]
     cfg = small_config(corpus, "task.name=mine", "task._target_=mine.Mine", *characters)
     record = train(cfg, tmp_path / "default/tiny/sinusoidal/add/seed=0")
     assert record["task"] == {"metric": "accuracy", "predictions": measurements.WINDOWS}
     printed = reported(tmp_path / "default")
     assert "bag of words" not in printed
-
-
-def test_a_task_without_accuracy_needs_another_monitor(my_tasks, corpus):
-    with pytest.raises(InputError, match=r"has no accuracy; set trainer\.monitor=m"):
-        small_config(corpus, *RAREST[:2])
-
-
-def test_a_language_model_can_select_its_checkpoint_by_its_own_metric(corpus, tmp_path):
-    text = ["task=language_model", "data.vocabulary.unit=bytes", "data.max_len=8"]
-    record = train(small_config(corpus, *text, "trainer.monitor=metric"), tmp_path)
-    history = pd.read_csv(tmp_path / records.HISTORY)
-    assert record["best_evaluation"] == history["val_bits_per_byte"].idxmin() + 1
 
 
 def test_each_kind_of_task_has_a_metric_and_its_direction():

@@ -22,6 +22,7 @@ from posfuse.training.next_token import NextToken
 from posfuse.training.sample import continuation
 from posfuse.training.trained import load_run
 from refusals import refusal
+from small_pretrained import byte_bpe
 from small_runs import SMALL, composed, interrupted, small_config
 
 TEXT = [
@@ -270,6 +271,29 @@ def test_a_text_without_labels_is_for_language_models(corpus, tmp_path):
     for own in (bytes_, []):  # bytes have the store of the language model
         with pytest.raises(InputError, match=r"no column 'label' .* or task=language_model"):
             train(small_config(tmp_path, *own, cache), tmp_path / "classifier")
+
+
+def test_a_language_model_of_a_text_file_reads_the_users_tokens(tmp_path):
+    lines = [f"Line {i}: the cat sat on the mat.\n" for i in range(60)]
+    (tmp_path / "input.txt").write_text("".join(lines))
+    theirs = byte_bpe(lines)
+    theirs.save(str(tmp_path / "tok.json"))
+    cfg = checked(composed(
+        "task=language_model", "data=folder", f"data.path={tmp_path}/input.txt", "data.name=lines",
+        f"data.vocabulary.file={tmp_path}/tok.json", "data.max_len=16",
+        f"cache_dir={tmp_path}/cache", "fusion=concat", *SMALL, "trainer.max_epochs=2",
+    ))  # fmt: skip
+    folder = tmp_path / "sweep" / "run"
+    record = train(cfg, folder)
+    ids = [i + 2 for line in lines[-6:] for i in theirs.encode(line).ids]
+    assert load_run(folder)[1].store.splits["test"].ids.tolist() == ids
+    assert record["documents"]["test"] == (len(ids) - 1) // 16
+    assert record["test"]["loss"] < np.log(300)
+    for prompt in ("Line 1: the", "\n"):
+        text, status = sampled(folder, "--prompt", prompt, "--tokens", 9)
+        assert status is None
+        assert text.startswith(prompt)
+        assert "Ġ" not in text
 
 
 @pytest.mark.parametrize(("unit", "join"), [("characters", ""), ("words", " ")])

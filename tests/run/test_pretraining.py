@@ -21,7 +21,7 @@ from posfuse.training.checkpoints import read_checkpoint
 from posfuse.training.masked_pretraining import MaskedTokens
 from refusals import refusal
 from small_corpora import labelled, write_splits
-from small_runs import interrupted, small_config, write_corpus
+from small_runs import OWN_OPERATOR, interrupted, small_config, write_corpus
 
 MASKED = [
     "pretrain=masked", "pretrain.max_epochs=3", "pretrain.batch_size=16", "pretrain.lr=0.01",
@@ -92,10 +92,8 @@ def test_runs_that_differ_in_their_own_training_share_it(first, corpus, tmp_path
         train(config(corpus, root / "cache", "fusion=concat"), tmp_path / "concat")
 
 
-def test_own_code_that_has_changed_is_pretrained_again(corpus, tmp_path, monkeypatch):
-    code = tmp_path / "pretrained_operator.py"
-    code.write_text("from posfuse.model.fusion import Add\n\n\nclass Mine(Add):\n    pass\n")
-    monkeypatch.syspath_prepend(tmp_path)
+def test_own_code_that_has_changed_is_pretrained_again(corpus, tmp_path, own_module):
+    code = own_module("pretrained_operator", OWN_OPERATOR)
     own = ["fusion.name=mine", "fusion._target_=pretrained_operator.Mine", "pretrain.max_epochs=1"]
     cfg = config(corpus, tmp_path / "cache", *own)
     before = folder_of(cfg)

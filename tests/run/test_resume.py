@@ -20,7 +20,15 @@ from posfuse.training.classifier import Classifier
 from posfuse.training.trained import load_run
 from processes import assert_same_files
 from refusals import refusal
-from small_runs import REFERENCE, at_step, before_calls, interrupted, small_config, write_corpus
+from small_runs import (
+    OWN_OPERATOR,
+    REFERENCE,
+    at_step,
+    before_calls,
+    interrupted,
+    small_config,
+    write_corpus,
+)
 
 STEPS = 4  # in each of 4 epochs: 60 documents in batches of 16
 
@@ -143,8 +151,11 @@ def test_the_state_of_another_configuration_is_refused(corpus, tmp_path):
     data = shutil.copytree(corpus, tmp_path / "corpus")
     killed(small_config(data), tmp_path / "run")
     write_corpus(data, n_classes=4, seed=1)  # more classes and words, so also other shapes
-    with pytest.raises(InputError, match=r"last\.ckpt: belongs to another configuration"):
-        train(small_config(data), tmp_path / "run")
+    line = refusal(train, small_config(data), tmp_path / "run")
+    assert line.startswith(
+        f"{tmp_path / 'run' / records.LAST}: belongs to another configuration, or"
+    )
+    assert line.endswith("sweep_id=NAME for a new folder, or remove that file to start again")
     (tmp_path / "run" / records.LAST).unlink()
     train(small_config(data), tmp_path / "run")
     train(small_config(data), tmp_path / "again")
@@ -152,11 +163,9 @@ def test_the_state_of_another_configuration_is_refused(corpus, tmp_path):
 
 
 def test_a_result_and_a_state_of_own_code_that_has_changed_are_refused(
-    corpus, tmp_path, monkeypatch
+    corpus, tmp_path, own_module
 ):
-    code = tmp_path / "changing_operator.py"
-    code.write_text("from posfuse.model.fusion import Add\n\n\nclass Mine(Add):\n    pass\n")
-    monkeypatch.syspath_prepend(tmp_path)
+    code = own_module("changing_operator", OWN_OPERATOR)
     cfg = small_config(corpus, "fusion.name=mine", "fusion._target_=changing_operator.Mine")
     record = train(cfg, tmp_path / "done")
     assert train(cfg, tmp_path / "done") == record
@@ -175,17 +184,15 @@ def test_a_result_and_a_state_of_own_code_that_has_changed_are_refused(
     assert load_run(tmp_path / "done")
 
 
-def test_values_that_a_class_draws_in_its_constructor_follow_the_seed(
-    corpus, tmp_path, monkeypatch
-):
-    (tmp_path / "drawing_operator.py").write_text(
+def test_values_that_a_class_draws_in_its_constructor_follow_the_seed(corpus, tmp_path, own_module):
+    own_module(
+        "drawing_operator",
         "import torch\nfrom posfuse.model.fusion import Fusion\n\n\nclass Mine(Fusion):\n"
         "    def __init__(self, d_model):\n        super().__init__(d_model)\n"
         "        self.weight = torch.nn.Parameter(torch.randn(d_model, d_model))\n\n"
         "    def merge(self, token, position):\n"
-        "        return token[0] @ self.weight + position[0]\n"
+        "        return token[0] @ self.weight + position[0]\n",
     )
-    monkeypatch.syspath_prepend(tmp_path)
     cfg = small_config(corpus, "fusion.name=mine", "fusion._target_=drawing_operator.Mine")
     one, two = (train(cfg, tmp_path / name)["test"]["loss"] for name in ("one", "two"))
     assert one == two

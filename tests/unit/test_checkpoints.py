@@ -12,38 +12,16 @@ from refusals import refusal
 OWNER = {"fingerprint": "a" * 16, "code": "c" * 16}
 
 
-@pytest.fixture
-def saved(tmp_path):
-    """A checkpoint's file, and what is in it."""
-    path, content = tmp_path / "checkpoints" / "last.ckpt", {"weights": torch.arange(8.0), "n": 3}
-    content["callbacks"] = {"Checkpoints": Checkpoints(path, 1e9, OWNER).state_dict()}
-    WholeFiles(OWNER).save_checkpoint(content, path)
-    return path, content
-
-
-def test_a_saved_checkpoint_is_read(saved):
-    path, content = saved
-    found = WholeFiles(OWNER).load_checkpoint(path)
-    assert found["n"] == content["n"]
-    assert torch.equal(found["weights"], content["weights"])
-    assert [file.name for file in path.parent.iterdir()] == [path.name]
-
-
-def test_the_checkpoint_of_another_configuration_is_refused_by_its_name(saved):
-    for owner in ({**OWNER, "code": "d"}, {**OWNER, "fingerprint": "d"}):
-        line = refusal(WholeFiles(owner).load_checkpoint, saved[0])
-        assert line.startswith(f"{saved[0]}: belongs to another configuration, or its data or your")
-        assert line.endswith("sweep_id=NAME for a new folder, or remove that file to start again")
-
-
 def test_the_checkpoint_of_an_earlier_version_has_no_code(tmp_path):
     content = {"callbacks": {"Checkpoints": {"fingerprint": OWNER["fingerprint"]}}}
     WholeFiles(OWNER).save_checkpoint(content, tmp_path / "last.ckpt")
     assert WholeFiles(OWNER).load_checkpoint(tmp_path / "last.ckpt") == content
 
 
-def test_a_damaged_checkpoint_is_refused_by_its_name(saved):
-    path, _ = saved
+def test_a_damaged_checkpoint_is_refused_by_its_name(tmp_path):
+    path = tmp_path / "checkpoints" / "last.ckpt"
+    WholeFiles(OWNER).save_checkpoint({"weights": torch.arange(8.0), "n": 3}, path)
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
     whole = path.read_bytes()
     at = whole.index(torch.arange(8.0).numpy().tobytes())
     for content, reason in (
