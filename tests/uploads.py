@@ -71,9 +71,9 @@ def check_summary(summary, best, last):
     assert {key: summary[key] for key in own} == own
 
 
-def check_held(fake, run, run_id):
+def check_held(fake, run):
     """The server holds this run, each epoch once."""
-    there, record = fake.runs[run_id], run.record
+    there, record = fake.runs[run.id], run.record
     assert there.exit_code == 0
     assert [row["_step"] for row in there.history] == ALL_STEPS
     assert [row["trainer/global_step"] for row in there.history] == [4, 8, 12, 16, 16]

@@ -13,11 +13,10 @@ import wandb
 
 from posfuse.errors import InputError
 from posfuse.runs import records
-from posfuse.tracking import projection
 from posfuse.tracking.projection import Finished
 from posfuse.tracking.server import PLACES
 from posfuse.train import train
-from processes import children, command, importing, wait_for
+from processes import children, command, importing, started, succeeded, wait_for
 from small_runs import at_step, small_config, write_corpus
 from uploads import ALL_STEPS, KEY, check_held, environment, synced
 
@@ -64,8 +63,8 @@ def stopped_at(step, cfg, folder, monkeypatch):
 def check_held_once(fake, folder):
     """The server holds the run of this folder, and no other."""
     run = Finished.read(folder)
-    assert list(fake.runs) == [projection.run_id(run.record)]
-    check_held(fake, run, projection.run_id(run.record))
+    assert list(fake.runs) == [run.id]
+    check_held(fake, run)
 
 
 def sent(folder):
@@ -137,15 +136,12 @@ def test_a_killed_online_run_is_resumed(fake, corpus, tmp_path):
     )
     path = importing(Path(__file__).parents[1])["PYTHONPATH"]
     settings = environment(WANDB_MODE="online", PYTHONPATH=path)
-    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen(
-        [argv[0], "-c", waiting, *argv[3:]], cwd=tmp_path, env=settings, **pipes
-    )
+    process = started([argv[0], "-c", waiting, *argv[3:]], tmp_path, settings)
     wait_for(lambda: any(run.history for run in fake.runs.values()))
     for pid in (*children(process.pid), process.pid):
         os.kill(pid, signal.SIGKILL)
-    process.wait()
-    subprocess.run(argv, cwd=tmp_path, env=settings, check=True, **pipes)
+    process.communicate()
+    succeeded(argv, tmp_path, settings)
     (result,) = tmp_path.rglob(records.RESULT)
     check_held_once(fake, result.parent)
 
