@@ -125,8 +125,8 @@ def stopped_at(values, patience, min_delta, sign):
 
 @pytest.mark.parametrize("monitor", ["accuracy", "loss"])
 def test_the_best_evaluation_and_patience_follow_the_monitor(monitor, corpus, tmp_path):
-    asked = ["trainer.evaluations=2", "optim.lr=0.1", f"trainer.monitor={monitor}"]
-    asked += ["trainer.max_epochs=8"]
+    asked = ["trainer.evaluations=2", "optim.lr=0.1", "trainer.max_epochs=8"]
+    asked += [f"trainer.monitor={monitor}"]
     whole = train(small_config(corpus, *asked), tmp_path / "whole")
     history = history_of(tmp_path / "whole")
     values, sign = history[f"val_{monitor}"], {"accuracy": 1, "loss": -1}[monitor]

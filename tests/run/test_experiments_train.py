@@ -7,12 +7,7 @@ from posfuse.runs.checks import checked
 from posfuse.study import configurations
 from posfuse.study.reading import read_study
 from posfuse.train import train
-from small_runs import composed, write_corpus
-
-TRIAL = [
-    "data.batch_size=2", "data.eval_batch_size=2", "trainer.max_epochs=1", "trainer.evaluations=1",
-    "trainer.limit_batches=1", "trainer.accelerator=cpu", "trainer.threads=1", "logger=none",
-]  # fmt: skip
+from small_runs import ONE_BATCH, composed, write_corpus
 
 
 @pytest.mark.parametrize(
@@ -32,7 +27,7 @@ def test_one_batch_trains(experiment, data, more, metric, tmp_path):
         corpus = write_corpus(tmp_path / "corpus", n_classes=4)
         more = [f"data={data}", f"data.path={corpus}", "data.corpus=null"]
     given = [f"experiment={experiment}", f"data={data}", *more, f"cache_dir={tmp_path / 'cache'}"]
-    record = train(checked(composed(*given, *TRIAL)), tmp_path / "run")
+    record = train(checked(composed(*given, *ONE_BATCH)), tmp_path / "run")
     assert (record["data"], record["epochs"]) == (data, 1)
     for found in (record["test"], *record.get("lengths", {}).values()):
         assert found[metric] >= 0
@@ -45,7 +40,7 @@ def test_one_batch_of_each_arm_of_the_study_for_a_gpu_trains(tmp_path):
     corpus = write_corpus(tmp_path / "corpus", n_classes=11)
     small = ["data.max_len=64", "data.batch_size=4", "data.eval_batch_size=4"]
     place = [f"data.path={corpus}", f"cache_dir={tmp_path / 'cache'}"]
-    arms = configurations.compose(study, study.arms, [*place, *TRIAL[2:], *small])
+    arms = configurations.compose(study, study.arms, [*place, *ONE_BATCH[2:], *small])
     for arm, (config, *_) in arms.items():
         config.trainer.precision = precision.precision_of(config)  # as the command does
         record = train(config, tmp_path / arm)

@@ -9,13 +9,8 @@ from posfuse.process import precision
 from posfuse.runs.checks import checked
 from posfuse.train import train
 from recipes import commands, jobs, own_files
-from small_runs import composed, replaced, write_corpus
+from small_runs import ONE_BATCH, composed, replaced, write_corpus
 
-ONE_BATCH = [
-    "data.batch_size=2", "data.eval_batch_size=2", "trainer.max_epochs=1", "trainer.evaluations=1",
-    "trainer.limit_batches=1", "trainer.accelerator=cpu", "trainer.devices=1", "trainer.threads=1",
-    "optim.warmup=0", "logger=none",
-]  # fmt: skip
 ON_HUB = ("data=agnews", "data=imdb", "data=arxiv")  # not to be loaded by a test
 TRAINED = [
     case

@@ -16,7 +16,6 @@ from posfuse.errors import InputError
 from posfuse.model.encoder import valid_positions
 from posfuse.process import precision
 from posfuse.runs.checks import checked
-from posfuse.runs.folders import run_folder
 from posfuse.runs.identity import fingerprint
 from posfuse.training.build import build_data, build_module
 from posfuse.training.hosts import load_host
@@ -168,16 +167,6 @@ def test_the_folders_content_counts_and_not_its_place(bert, tmp_path, of_bert, o
         with (changed / name).open("ab") as file:
             file.write(b" ")
         assert fingerprint(of_corpus(*host_overrides(changed))) != fingerprint(cfg), name
-
-
-def test_the_runs_folder_names_the_model_and_not_its_place():
-    one, other = (
-        run_folder("x", "host", "add", 0, ["host=transformers", f"host.path={place}/bert"])
-        for place in ("/here", "there")
-    )
-    assert one == other
-    assert "bert" in one
-    assert one != run_folder("x", "host", "add", 0, ["host=transformers", "host.path=roberta"])
 
 
 def test_its_precision_is_that_of_a_large_model(tmp_path, monkeypatch):

@@ -13,15 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from posfuse.model.positions import PositionSampler
 from posfuse.runs.measurements import WHOLE
 from posfuse.training import mechanism
-from posfuse.training.mechanism import (
-    PENALTY,
-    attention_rows,
-    measure,
-    patch_rows,
-    patched_logits,
-    probe_rows,
-    ridge,
-)
+from posfuse.training.mechanism import attention_rows, measure, patched_logits, probe_rows
 from variants import (
     ENCODINGS,
     OPERATORS,
@@ -90,8 +82,8 @@ def test_uniform_attention_is_one_at_every_distance():
 def test_ridge_is_that_of_scikit_learn():
     x = random_tensor(40, 6).numpy() * [1, 10, 0.1, 1, 1, 0] + 3  # the last column is constant
     y = random_tensor(40, seed=1).numpy() + x[:, 0]
-    weight, bias = ridge(x, y)
-    expected = make_pipeline(StandardScaler(), Ridge(alpha=PENALTY)).fit(x, y).predict(x)
+    weight, bias = mechanism.ridge(x, y)
+    expected = make_pipeline(StandardScaler(), Ridge(alpha=mechanism.PENALTY)).fit(x, y).predict(x)
     np.testing.assert_allclose(x @ weight + bias, expected)
 
 
@@ -100,9 +92,8 @@ def test_the_probe_reads_the_output_of_each_block():
     model = network("concat", "rope")
     batches = [BATCH, OTHER, batch_of([2, 4, 6, 8], [3, 5, 7, 9], [4] * 9)]
     features, places, halves = [[], [], []], [], []
-    for number, document in enumerate(
-        [b.ids[i : i + 1, :n] for b in batches for i, n in enumerate(b.lengths.tolist())]
-    ):
+    documents = [b.ids[i : i + 1, :n] for b in batches for i, n in enumerate(b.lengths.tolist())]
+    for number, document in enumerate(documents):
         n = document.shape[1]
         x, at = model.fuse(document), torch.arange(n)
         features[0].append(x[0])
@@ -115,10 +106,8 @@ def test_the_probe_reads_the_output_of_each_block():
     found = table_of(probe_rows(model, batches))
     for layer, parts in enumerate(features):
         x = torch.cat(parts).numpy()
-        probe = make_pipeline(StandardScaler(), Ridge(alpha=1.0)).fit(
-            x[half == 0], place[half == 0]
-        )
-        predicted = probe.predict(x[half == 1])
+        probe = make_pipeline(StandardScaler(), Ridge(alpha=1.0))
+        predicted = probe.fit(x[half == 0], place[half == 0]).predict(x[half == 1])
         r2 = r2_score(place[half == 1], predicted)
         within = np.mean(np.abs(predicted - place[half == 1]) <= 2)
         assert found["probe_r2", layer, 0, 0].value == pytest.approx(r2, abs=1e-6)
@@ -185,15 +174,13 @@ def test_a_patch_gives_the_fused_input_explicit_positions():
 
 
 def test_shares_by_hand(monkeypatch):
-    classes = {
-        "own": [0, 0, 0, 0],
-        "reordered": [1, 1, 1, 0],
-        "input": [1, 0, 2, 2],
-        "attention": [0, 0, 0, 0],
-    }
+    classes = {"own": [0, 0, 0, 0], "reordered": [1, 1, 1, 0], "input": [1, 0, 2, 2]}
+    classes["attention"] = [0, 0, 0, 0]
     logits = {name: F.one_hot(torch.tensor(of), 3) for name, of in classes.items()}
     monkeypatch.setattr(mechanism, "patched_logits", lambda *_: logits)
-    rows = {row.name.removeprefix("patch_"): row for row in patch_rows(None, [BATCH, BATCH])}
+    rows = {
+        row.name.removeprefix("patch_"): row for row in mechanism.patch_rows(None, [BATCH, BATCH])
+    }
     assert {name: (row.n, row.value) for name, row in rows.items()} == {
         "reordered_changed": (8, 3 / 4),
         "input_changed": (8, 3 / 4),
@@ -204,7 +191,7 @@ def test_shares_by_hand(monkeypatch):
         "attention_stayed": (6, 1),
     }
     logits["reordered"] = logits["own"]
-    names = {row.name for row in patch_rows(None, [BATCH])}
+    names = {row.name for row in mechanism.patch_rows(None, [BATCH])}
     assert names == {f"patch_{kind}_changed" for kind in ("reordered", "input", "attention")}
 
 
