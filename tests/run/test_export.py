@@ -175,22 +175,17 @@ def test_a_file_that_is_not_an_export_is_refused_in_one_line(exported_file, tmp_
     with safe_open(exported_file, "pt") as file:
         weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         header = file.metadata()
-    bad = {
-        "absent": None,
-        "cut": exported_file.read_bytes()[:-10],
-        "text": b"text",
+    (tmp_path / "cut").write_bytes(exported_file.read_bytes()[:-10])
+    (tmp_path / "text").write_bytes(b"text")
+    for name, content in {
         "no header": (weights, {}),
         "no checksum": (weights, {k: v for k, v in header.items() if k != "sha256"}),
         "no config": signed(weights, {**header, "config": "optim: {lrr: 1}"}),
         "other weights": signed({**weights, "more": torch.zeros(1)}, header),
         "no vocabulary": signed(weights, {**header, "vocabulary": "{}"}),
-    }
-    for name, content in bad.items():
-        path = tmp_path / name
-        if isinstance(content, bytes):
-            path.write_bytes(content)
-        elif content is not None:
-            save_file(content[0], path, content[1])
+    }.items():
+        save_file(content[0], tmp_path / name, content[1])
+    for path in (tmp_path / "absent", *tmp_path.iterdir()):
         message = refusal(load_export, path)
         assert re.search(rf"{path}.* not a model .* export its run again", message)
 

@@ -193,10 +193,17 @@ def sampled(*arguments):
     return called("sample", *arguments)
 
 
+def continued(folder, prompt, n, *more):
+    """The prompt and its continuation by n tokens."""
+    text, status = sampled(folder, "--prompt", prompt, "--tokens", n, *more)
+    assert status is None
+    assert text.startswith(prompt)
+    return text
+
+
 def test_a_sample_continues_its_prompt_with_the_most_probable_bytes(text_run):
     folder, _ = text_run
-    text, status = sampled(folder, "--prompt", "w1 w", "--tokens", 6)
-    assert status is None
+    text = continued(folder, "w1 w", 6)
     _, _, module = load_run(folder)
     ids = torch.tensor([[byte + 2 for byte in b"w1 w"]])
     for _ in range(6):
@@ -207,16 +214,14 @@ def test_a_sample_continues_its_prompt_with_the_most_probable_bytes(text_run):
 
 
 def test_a_sample_may_be_longer_than_the_window(text_run):
-    folder, _ = text_run  # its longest window has 32 bytes
-    draw = ["--prompt", "w1", "--tokens", 90, "--temperature", 1]
-    first, status = sampled(folder, *draw)
-    assert status is None
+    draw = text_run[0], "w1", 90, "--temperature", 1  # the longest window has 32 bytes
+    first = continued(*draw)
     assert len(first.encode(errors="replace")) >= 90
-    assert sampled(folder, *draw)[0] == first != sampled(folder, *draw, "--seed", 1)[0]
+    assert continued(*draw) == first != continued(*draw, "--seed", 1)
 
 
 def test_a_sample_of_a_text_stays_at_trained_positions(text_run, monkeypatch):
-    folder, _ = text_run  # trained with windows of 8 bytes and tested with longer ones
+    """The run is trained with windows of 8 bytes and tested with longer ones."""
     ends, step = [], LanguageModel.step
 
     def noting(self, ids, positions, cache):
@@ -225,9 +230,7 @@ def test_a_sample_of_a_text_stays_at_trained_positions(text_run, monkeypatch):
 
     monkeypatch.setattr(LanguageModel, "step", noting)
     for prompt in ("w1", "w1 w2 w3 w4 w5"):
-        text, status = sampled(folder, "--prompt", prompt, "--tokens", 20)
-        assert status is None
-        assert text.startswith(prompt)
+        continued(text_run[0], prompt, 20)
     assert max(ends) <= 8
 
 
@@ -290,10 +293,7 @@ def test_a_language_model_of_a_text_file_reads_the_users_tokens(tmp_path):
     assert record["documents"]["test"] == (len(ids) - 1) // 16
     assert record["test"]["loss"] < np.log(300)
     for prompt in ("Line 1: the", "\n"):
-        text, status = sampled(folder, "--prompt", prompt, "--tokens", 9)
-        assert status is None
-        assert text.startswith(prompt)
-        assert "Ġ" not in text
+        assert "Ġ" not in continued(folder, prompt, 9)
 
 
 @pytest.mark.parametrize(("unit", "join"), [("characters", ""), ("words", " ")])
@@ -305,11 +305,9 @@ def test_a_language_model_may_read_characters_or_words(corpus, tmp_path, unit, j
     texts = pd.read_parquet(corpus / "test.parquet")["text"]
     assert join.join(data.store.words(part.ids)) == join.join(texts)
     assert set(record["test"]) == {"loss", "accuracy"}
-    text, status = sampled(tmp_path / "run", "--prompt", "W1x0 w1x1", "--tokens", 3)
-    assert (status, text.startswith("W1x0 w1x1")) == (None, True)
-    for prompt, is_empty in (("\n", unit == "words"), ("", True)):
-        text, status = sampled(tmp_path / "run", "--prompt", prompt)
-        assert (status or "").startswith("error: --prompt: is empty") == is_empty
-        assert is_empty or text.startswith(prompt)
-    _, status = sampled(tmp_path / "run", "--prompt", "a\udcff")
-    assert status.startswith("error: --prompt: is not UTF-8 (")
+    for prompt in ("W1x0 w1x1", *["\n"] * (unit == "characters")):
+        continued(tmp_path / "run", prompt, 3)
+    empty = dict.fromkeys(("", *["\n"] * (unit == "words")), "is empty")
+    for prompt, problem in {**empty, "a\udcff": "is not UTF-8 ("}.items():
+        _, status = sampled(tmp_path / "run", "--prompt", prompt)
+        assert status.startswith(f"error: --prompt: {problem}")
