@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from pydantic import ValidationError
+
 from posfuse import seals
 from posfuse.config import LoggerConfig
 from posfuse.errors import InputError, input_errors
@@ -198,8 +200,6 @@ def project_url(api: "wandb.Api", entity: str, project: str) -> str | None:
 
 def text_of(error: Exception) -> str:
     """The message of an error of W&B in one line, without a token in an address."""
-    from pydantic import ValidationError
-
     text = str(error)
     if isinstance(error, ValidationError):  # of its settings; the text has several lines
         first = error.errors()[0]
