@@ -73,14 +73,6 @@ def cfg(corpus, tmp_path):
     return small_config(corpus, *REFERENCE, "logger=wandb", f"output_dir={tmp_path / 'output'}")
 
 
-def test_rows_that_the_server_has_are_not_logged_again():
-    run = Run(starting_step=5)
-    live = Live(run, CELL)
-    for steps in ((4,), (4, 8), (4, 8), (4, 8, 12)):
-        live.log_rows(rows(*steps), [], [])
-    assert run.steps == [8, 12]
-
-
 def test_steps_within_an_epoch_are_logged_at_once_and_an_evaluation_once():
     run, steps = Run(), [{"step": n, "train_loss": 0.7, "lr": 0.01} for n in (2, 4, 6)]
     live = Live(run, CELL)

@@ -156,23 +156,6 @@ def test_a_position_in_the_input_alone_decides_alone():
         assert close(logits["attention"], logits["own"]), fusion
 
 
-@torch.no_grad()
-def test_a_patch_gives_the_fused_input_explicit_positions():
-    """Each token of the document at its place inside attention, with the row of its place in the
-    other order; tupe's positions inside attention are given by hand."""
-    model = network("add", "tupe")
-    rows = model.table()
-    place = ORDER.argsort(1)  # of each token, in the other order
-    for n, i in ((5, 0), (3, 1)):
-        tokens = model.tokens(BATCH.ids[i : i + 1, :n])
-        at, lengths = torch.arange(n), torch.tensor([n])
-        logits = patched_logits(model, BATCH, ORDER)
-        fused = tokens + rows[place[i, :n]]
-        assert close(logits["input"][i], model.classify(fused, lengths, at)[0])
-        fused = tokens + rows[:n]
-        assert close(logits["attention"][i], model.classify(fused, lengths, place[i, :n])[0])
-
-
 def test_shares_by_hand(monkeypatch):
     classes = {"own": [0, 0, 0, 0], "reordered": [1, 1, 1, 0], "input": [1, 0, 2, 2]}
     classes["attention"] = [0, 0, 0, 0]
