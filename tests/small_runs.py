@@ -12,13 +12,16 @@ import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig
+from torch import Tensor
 
 from posfuse.config import CONF_DIR, Config
 from posfuse.data.datamodule import TextDataModule
 from posfuse.process import precision, signals
+from posfuse.runs import records
 from posfuse.runs.checks import checked
 from posfuse.runs.composing import Composer
 from posfuse.train import train
+from posfuse.training.checkpoints import read_checkpoint
 from posfuse.training.classifier import Classifier
 
 SIZES = {"train": 60, "validation": 20, "test": 20}
@@ -105,6 +108,11 @@ def small_config(corpus: Path, *overrides: str) -> Config:
     cfg = checked(composed(*small_overrides(corpus), *overrides))
     cfg.trainer.precision = precision.precision_of(cfg)
     return cfg
+
+
+def best_weights(folder: Path) -> dict[str, Tensor]:
+    """The parameters of a run's best evaluation, by name."""
+    return read_checkpoint(folder / records.BEST)["state_dict"]
 
 
 def before_calls(monkeypatch, owner, method, act):

@@ -8,10 +8,9 @@ from posfuse.errors import InputError
 from posfuse.runs import records
 from posfuse.runs.checks import checked
 from posfuse.train import train
-from posfuse.training.checkpoints import read_checkpoint
 from posfuse.training.export import export
 from small_pretrained import host_overrides, write_pretrained
-from small_runs import composed, interrupted
+from small_runs import best_weights, composed, interrupted
 
 RUN = [
     "data=folder", "data.name=tiny", "data.batch_size=16", "data.max_len=10", "fusion=gate_scalar",
@@ -33,10 +32,6 @@ def first(cfg, tmp_path_factory):
     return folder, train(cfg, folder)
 
 
-def best(folder):
-    return read_checkpoint(folder / records.BEST)["state_dict"]
-
-
 def test_the_record_and_the_measurements(first, cfg):
     folder, record = first
     assert train(cfg, folder) == record  # skipped
@@ -56,7 +51,7 @@ def test_it_resumes_where_it_was(first, cfg, tmp_path):
     interrupted(cfg, tmp_path, 5)
     assert (tmp_path / records.LAST).exists()
     assert train(cfg, tmp_path)["test"] == record["test"]
-    one, other = best(first[0]), best(tmp_path)
+    one, other = best_weights(first[0]), best_weights(tmp_path)
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 

@@ -17,11 +17,10 @@ from posfuse.runs import records
 from posfuse.train import train
 from posfuse.training import masked_pretraining
 from posfuse.training import run as run_module
-from posfuse.training.checkpoints import read_checkpoint
 from posfuse.training.masked_pretraining import MaskedTokens
 from refusals import refusal
 from small_corpora import labelled, write_splits
-from small_runs import OWN_OPERATOR, interrupted, small_config, write_corpus
+from small_runs import OWN_OPERATOR, best_weights, interrupted, small_config, write_corpus
 
 MASKED = [
     "pretrain=masked", "pretrain.max_epochs=3", "pretrain.batch_size=16", "pretrain.lr=0.01",
@@ -41,10 +40,6 @@ def first(corpus, tmp_path_factory):
     root = tmp_path_factory.mktemp("pretrained")
     cfg = config(corpus, root / "cache")
     return cfg, root, train(cfg, root / "run")
-
-
-def best(folder):
-    return read_checkpoint(folder / records.BEST)["state_dict"]
 
 
 def same(one, other):
@@ -75,7 +70,7 @@ def test_a_run_starts_from_the_pretrained_values(first, corpus, tmp_path, monkey
     train(cfg, tmp_path / "again")
     train(small_config(corpus, "trainer.max_epochs=2"), tmp_path / "scratch")
     start, scratch = starts
-    for name, weights in best(folder_of(cfg)).items():
+    for name, weights in best_weights(folder_of(cfg)).items():
         if not name.startswith("model.head."):
             assert torch.equal(start[name], weights), name
     heads = [name for name in start if name.startswith("model.head.")]
@@ -113,7 +108,7 @@ def test_pretraining_resumes_where_it_was(first, corpus, tmp_path, step):
     assert (place / records.LAST).exists()
     assert not (place / records.RESULT).exists()
     again = train(cfg, tmp_path / "run")
-    assert same(best(place), best(folder_of(first[0])))
+    assert same(best_weights(place), best_weights(folder_of(first[0])))
     assert again["test"] == record["test"]
     for key in ("loss", "accuracy", "epochs", "fingerprint"):
         assert again["pretrain"][key] == record["pretrain"][key]
@@ -125,7 +120,7 @@ def test_the_second_phase_resumes_too(first, tmp_path):
     interrupted(cfg, tmp_path / "run", 5)
     again = train(cfg, tmp_path / "run")
     assert again["test"] == record["test"]
-    assert same(best(tmp_path / "run"), best(root / "run"))
+    assert same(best_weights(tmp_path / "run"), best_weights(root / "run"))
 
 
 def test_the_advice_names_the_keys_of_pretraining(corpus, tmp_path):
@@ -177,9 +172,9 @@ def test_a_wrong_second_phase_is_refused_before_the_first(
 def test_a_damaged_result_is_made_again(corpus, tmp_path):
     cfg = config(corpus, tmp_path / "cache")
     folder = folder_of(cfg)
-    before = best(folder)
+    before = best_weights(folder)
     for name in (records.BEST, records.RESULT):
         path = folder / name
         path.write_bytes(path.read_bytes()[:-1] + b"?")
-        assert same(best(folder_of(cfg)), before)
+        assert same(best_weights(folder_of(cfg)), before)
         assert not path.read_bytes().endswith(b"?")
