@@ -14,7 +14,7 @@ from scipy import stats
 
 from posfuse.errors import InputError
 from posfuse.statistics.comparisons import Criteria, decide_all
-from posfuse.statistics.contrasts import AHEAD, BEHIND, EQUIVALENT
+from posfuse.statistics.contrasts import AHEAD, BEHIND, EQUIVALENT, UNDECIDED
 
 MOST_COMPARISONS = 1_000_000
 AT_A_TIME = 100_000  # comparisons, to bound the memory
@@ -73,16 +73,11 @@ def compare_foreign(
     InputError for more than MOST_COMPARISONS.
     """
     rows, arms = _arms(table, criteria)
-    notes = []
-    if all_pairs:
-        one, other = _all_pairs(arms["g"].to_numpy())
-    else:
-        base = arms[arms["name"] == criteria.baseline].reset_index().set_index("g")["index"]
-        has_base = arms["g"].isin(base.index)
-        others = arms[(arms["name"] != criteria.baseline) & has_base]
-        one, other = others.index.to_numpy(), base[others["g"]].to_numpy()
-        why = f"not compared, because it has no row of {criteria.baseline}"
-        notes += [f"{group}: {why}" for group in arms.loc[~has_base, "group"].unique()]
+    others = arms if all_pairs else arms[arms["name"] == criteria.baseline]
+    one, other = _pairs(arms, others)
+    without = arms.loc[~arms["g"].isin(others["g"]), "group"].unique()
+    why = f"not compared, because it has no row of {criteria.baseline}"
+    notes = [f"{group}: {why}" for group in without]
     groups, names = arms["group"].to_numpy(), arms["name"].to_numpy()
     frame = pd.DataFrame({"group": groups[one], "name": names[one], "than": names[other]})
     if paired:
@@ -124,17 +119,20 @@ def _arms(table: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, pd.Dat
     return rows[["arm", "seed", "value"]], arms
 
 
-def _all_pairs(g: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Each arm with each later arm of its group. `g` is the group of each arm, in order."""
-    following = np.searchsorted(g, g, side="right") - np.arange(len(g)) - 1
-    if (n := int(following.sum())) > MOST_COMPARISONS:
-        raise InputError(
-            f"--all-pairs: makes {n:,} comparisons, above the limit of {MOST_COMPARISONS:,}; "
-            "compare fewer with --where, or with one --baseline"
-        )
-    one = np.repeat(np.arange(len(g)), following)
-    first = np.repeat(np.cumsum(following) - following, following)
-    return one, one + 1 + np.arange(n) - first
+def _pairs(arms: pd.DataFrame, others: pd.DataFrame) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The numbers of the two arms of each comparison, within groups. `others` are all arms, which
+    gives each pair once with the better arm first, or the baseline's."""
+    if is_all := len(arms) == len(others):
+        sizes = arms["g"].value_counts()
+        if (n := int((sizes * (sizes - 1)).sum()) // 2) > MOST_COMPARISONS:
+            raise InputError(
+                f"--all-pairs: makes {n:,} comparisons, above the limit of {MOST_COMPARISONS:,}; "
+                "compare fewer with --where, or with one --baseline"
+            )
+    both = arms[["g"]].reset_index().merge(others[["g"]].reset_index(), on="g")
+    one, other = both[["index_x", "index_y"]].to_numpy().T
+    is_pair = one < other if is_all else one != other
+    return one[is_pair], other[is_pair]
 
 
 def _paired_estimates(
@@ -146,14 +144,13 @@ def _paired_estimates(
     spread `resolution`.
     """
     parts, rounding = [], 4e-11 * rows["value"].abs().max()
-    for start in range(0, len(one), AT_A_TIME):
-        pairs = pd.DataFrame({"one": one, "other": other}).iloc[start : start + AT_A_TIME]
-        both = pairs.reset_index(names="pair").merge(rows, left_on="one", right_on="arm")
+    pairs = pd.DataFrame({"one": one, "other": other}).rename_axis("pair").reset_index()
+    for start in range(0, max(len(pairs), 1), AT_A_TIME):
+        both = pairs[start : start + AT_A_TIME].merge(rows, left_on="one", right_on="arm")
         both = both.merge(rows, left_on=["other", "seed"], right_on=["arm", "seed"])
         both["delta"] = both["value_x"] - both["value_y"]
-        of = both.groupby("pair")["delta"].agg(["size", "mean", "std", "min", "max"])
-        parts.append(of.reindex(pairs.index))
-    d = pd.concat(parts) if parts else pd.DataFrame(columns=["size", "mean", "std", "min", "max"])
+        parts.append(both.groupby("pair")["delta"].agg(["size", "mean", "std", "min", "max"]))
+    d = pd.concat(parts).reindex(pairs.index)
     largest = d[["min", "max"]].abs().max(axis=1)
     is_spread = d["max"] - d["min"] > np.maximum(1e-9 * largest.astype(float), rounding)
     spread = d["std"].where(is_spread, resolution)
@@ -168,8 +165,7 @@ def _paired_estimates(
 
 
 def _welch_estimates(arms: pd.DataFrame, one: NDArray[Any], other: NDArray[Any]) -> pd.DataFrame:
-    """The same for Welch's test, which allows unequal variances. n is the number of runs of each
-    side."""
+    """The same for Welch's test, which allows unequal variances. n has the runs of each side."""
     x, y = (arms.iloc[arm].reset_index(drop=True) for arm in (one, other))
     squared = x["error"] + y["error"]
     possible = (np.minimum(x["size"], y["size"]) > 1) & (squared > 0)
@@ -201,14 +197,12 @@ def _tests(frame: pd.DataFrame, margin: float) -> pd.DataFrame:
 def rankings(table: pd.DataFrame, comparisons: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
     """For each group its names from best to worst, with a sign between neighbours: > shown to be
     ahead, = shown to be equivalent, ? undecided, and rarely < if the second one is ahead on the
-    common seeds. Columns: group, ranking, shown (the number of >) and of (neighbours)."""
+    common seeds. Columns: group, ranking, shown (the number of >) and of (neighbours).
+
+    `comparisons` are all pairs of `compare_foreign`, which have the better name first."""
     arms = _arms(table, criteria)[1]
-    signs, turned = {AHEAD: ">", BEHIND: "<", EQUIVALENT: "="}, {AHEAD: "<", BEHIND: ">"}
-    columns = (comparisons[name] for name in ("group", "name", "than", "verdict"))
-    sign_of = {}
-    for group, name, than, verdict in zip(*columns, strict=True):
-        sign_of[group, name, than] = signs.get(verdict, "?")
-        sign_of[group, than, name] = (signs | turned).get(verdict, "?")
+    signs = {AHEAD: ">", BEHIND: "<", EQUIVALENT: "=", UNDECIDED: "?"}
+    sign_of = comparisons.set_index(["group", "name", "than"])["verdict"].map(signs).to_dict()
     rows = []
     for group, part in arms.groupby("group", sort=False):
         names = part["name"].tolist()
