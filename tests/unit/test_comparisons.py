@@ -266,40 +266,23 @@ def test_the_criteria_reach_the_statistics(margin, effect, alpha):
     assert seeds.iloc[2].isna().all()
 
 
-def test_interactions_are_the_slopes_of_the_seeds_that_all_corpora_have(tmp_path):
-    write_sweep(tmp_path, {"add": [0.5] * 4, "concat": [0.52, 0.51, 0.54, 0.51]})
-    wordy = {"add": dict.fromkeys(range(4), 0.5), "concat": {0: 0.60, 2: 0.56, 3: 0.59}}
-    write_sweep(tmp_path, wordy, data="wordy", tokens=40.0)
-    (row,) = interactions(compare(collect(tmp_path)[0], Criteria())[0]).to_dict("records")
-    # 10 to 40 tokens are two doublings; gains go 2 -> 10, 4 -> 6, 1 -> 9
-    assert row["slopes"] == pytest.approx([4, 1, 4])
-    assert (row["n"], row["mean"]) == (3, pytest.approx(3))
-    assert row["p_t"] == pytest.approx(2 * stats.t.sf(3, 2))
-    assert row["p_sign_flip"] == pytest.approx(0.25)
-    assert row["corpora"] == "tiny (10 tokens, +2.33), wordy (40 tokens, +8.33)"
-
-
 def test_a_length_is_that_of_the_same_sweep_and_setting(tmp_path):
-    for sweep, variant, tokens in (
-        ("one", "", 10),
-        ("one", "data.max_len=64", 40),
-        ("two", "", 90),
-    ):
+    tokens = {("one", ""): 10, ("one", "data.max_len=64"): 40, ("two", ""): 90}
+    for (sweep, variant), n in tokens.items():
         for seed in (0, 1):
-            more = {"tokens": tokens + seed, "variant": variant}
-            write_record(tmp_path / sweep, 0.5, seed=seed, **more)
+            write_record(tmp_path / sweep, 0.5, seed=seed, variant=variant, tokens=n + seed)
     runs, _ = collect(tmp_path)
     lengths = runs.groupby(["sweep_id", "variant"])["length"].unique().map(list).to_dict()
-    cells_of = (("one", ""), ("one", "data.max_len=64"), ("two", ""))
-    assert lengths == dict(zip(cells_of, ([10.5], [40.5], [90.5]), strict=True))
+    assert lengths == {cell: [n + 0.5] for cell, n in tokens.items()}
 
 
 def test_one_task_at_several_lengths_has_a_row_of_its_own(tmp_path):
+    """Over the seeds that all corpora have."""
     story = {"data.corpus._target_": "posfuse.data.bbc.lead_story"}
-    gains = {"short": [2, 4, 3], "long": [6, 6, 6], "longer": [7, 11, 9], "article": [1, 2, 1]}
+    gains = {"short": [2, 4, 3, 99], "long": [6, 6, 6], "longer": [7, 11, 9], "article": [1, 2, 1]}
     for i, (data, of) in enumerate(gains.items()):
         settings = {"data.max_len": 9 * (i + 1)} | (story if i < 3 else {})
-        cells_of = {"add": [0.5] * 3, "concat": [0.5 + gain / 100 for gain in of]}
+        cells_of = {"add": [0.0] * len(of), "concat": [gain / 100 for gain in of]}
         write_sweep(tmp_path, cells_of, data=data, tokens=10.0 * 4**i, settings=settings)
     found = interactions(compared(tmp_path)[0])
     assert found["task"].tolist() == ["lead_story", ""]
@@ -310,6 +293,8 @@ def test_one_task_at_several_lengths_has_a_row_of_its_own(tmp_path):
     assert "article (640 tokens, +1.33)" in every["corpora"]
     # Over 10, 40 and 160 tokens: a quarter of the last gain less the first.
     assert task["slopes"] == pytest.approx([5 / 4, 7 / 4, 6 / 4])
+    assert (task["n"], task["mean"], task["p_sign_flip"]) == (3, pytest.approx(1.5), 0.25)
+    assert task["p_t"] == pytest.approx(stats.ttest_1samp([5, 7, 6], 0).pvalue)
     curvatures = [(2 - 12 + 7) / 8, (4 - 12 + 11) / 8, (3 - 12 + 9) / 8]
     assert task["p_fit"] == pytest.approx(stats.ttest_1samp(curvatures, 0).pvalue)
     assert task["monotone"]
