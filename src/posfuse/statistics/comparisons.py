@@ -78,7 +78,6 @@ def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[
     rows, notes = [], []
     base_name, metric = criteria.baseline, criteria.metric
     settings = settings_columns(runs, "fusion.")
-    no_number = pd.Series([np.nan])
     groups = dict(iter(runs.groupby(CELL, sort=False)))
     values = runs.assign(value=metric.of(runs))
     outcomes = values.pivot(index="seed", columns=CELL, values="value")
@@ -109,7 +108,7 @@ def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[
                 f"{name}: only one of {fusion} and {base_name} has these seeds, so they are left "
                 f"out: {listed}"
             )
-        documents = group.get("documents.test", no_number).iloc[0]
+        documents = group.iloc[0].get("documents.test", np.nan)
         resolution = step_of(metric, float(documents))
         compared = compare_arms(cell, base_cell, outcomes, criteria, resolution)
         if compared is None:
@@ -120,7 +119,7 @@ def compare(runs: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, list[
         row |= labels_of(group.iloc[0].to_dict())
         rows.append(row | {"length": group["length"].iloc[0]} | compared)
     columns = [*CELL, "baseline_variant", *labels_of(dict.fromkeys(["data", "encoding"])), "length"]
-    columns += no_comparison(criteria)
+    columns += COMPARED
     return in_families(pd.DataFrame(rows, columns=columns), criteria), notes
 
 
@@ -160,11 +159,6 @@ def compare_arms(
         "resolution": resolution,
         **judge(deltas, criteria, resolution),
     }
-
-
-def no_comparison(criteria: Criteria) -> list[str]:
-    """The keys of `compare_arms`, as columns of a frame without rows."""
-    return list(compare_arms("a", "b", pd.DataFrame({"a": [0.0], "b": [0.0]}), criteria) or [])
 
 
 def step_of(metric: Metric, documents: float) -> float:
@@ -265,3 +259,8 @@ def judge(deltas: list[float], criteria: Criteria, resolution: float = np.nan) -
         "smallest_p": st.smallest_p(n),
         "p_equivalence": st.p_equivalence(deltas, criteria.margin, resolution),
     }
+
+
+# The keys of `judge` and of `compare_arms`, as columns of a frame without rows.
+JUDGED = list(judge([0.0], Criteria()))
+COMPARED = ["seeds", "scores", "baseline_scores", "deltas", "resolution", *JUDGED]

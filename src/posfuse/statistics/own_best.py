@@ -16,16 +16,17 @@ from posfuse.evidence.metric import Metric
 from posfuse.evidence.settings import labels_of
 from posfuse.statistics import paired as st
 from posfuse.statistics.comparisons import (
+    COMPARED,
+    JUDGED,
     Criteria,
     compare_arms,
     in_families,
-    judge,
-    no_comparison,
     notes_on_tests,
     step_of,
 )
 
 KEYS = {"scale": "model.token_scale", "lr": "optim.lr"}  # column of a tuned key -> the key
+LABELS = ["table", "attention", "other_settings"]  # of `labels_of`, without the tuned keys
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,7 @@ class OwnBest:
     their best values. key, key_edge, at (the values as one text) and choices (how many each chose
     from), and the same of the baseline as baseline_*; length and the columns of `compare_arms`; if
     the scale varies, the statistics of `judge` as paper_* with both at the scale sqrt(d), each at
-    its best other values there, NaN where that was not run; table, attention and other_settings
-    (without the tuned keys) as in `compare`; the columns of `in_families`.
+    its best other values there, NaN where that was not run; LABELS; the columns of `in_families`.
 
     `variant` and `fusion` are those of `by_settings`.
     """
@@ -79,10 +79,9 @@ def own_best(runs: pd.DataFrame, criteria: Criteria) -> OwnBest:
     tuned, keys, groups = _tuning_runs(runs, criteria.metric)
     cells = _cells(tuned, keys, criteria)
     tested = tuned[~tuned["seed"].isin(criteria.select)]
-    rows, notes = _at_own_best(tested, cells, keys, criteria)
-    columns = None if rows else [*GROUP, "fusion", "baseline_variant", *no_comparison(criteria)]
+    rows, notes = _at_own_best(runs, tested, cells, keys, criteria)
+    columns = None if rows else [*GROUP, "fusion", "baseline_variant", *COMPARED, *LABELS]
     best = pd.DataFrame(rows, columns=columns)
-    best = best.merge(_encodings(runs, tuned), "left", [*GROUP, "fusion"])
     is_replaced = pd.MultiIndex.from_frame(groups).isin(pd.MultiIndex.from_frame(best[GROUP]))
     replaced = set(runs.loc[is_replaced, CELL].itertuples(index=False, name=None))
     return OwnBest(keys, cells, in_families(best, criteria), notes, criteria.metric, replaced)
@@ -140,15 +139,6 @@ def _tuning_runs(
     return frame[varies.any(axis=1)], [key for key in KEYS if varies[key].any()], groups
 
 
-def _encodings(runs: pd.DataFrame, tuned: pd.DataFrame) -> pd.DataFrame:
-    """GROUP, fusion, table, attention and other_settings, one row for each GROUP x fusion."""
-    first = tuned[[*GROUP, "fusion"]].drop_duplicates()
-    asked = runs.drop(columns=[f"settings.{key}" for key in KEYS.values()], errors="ignore")
-    settings = [labels_of(run) for run in asked.loc[first.index].to_dict("records")]
-    columns = ["table", "attention", "other_settings"]
-    return first.join(pd.DataFrame(settings, first.index, columns))
-
-
 def _numeric(values: "pd.Series[Any]") -> "pd.Series[float]":
     return pd.to_numeric(values, errors="coerce").astype(float)
 
@@ -195,11 +185,16 @@ def _cells(tuned: pd.DataFrame, keys: list[str], criteria: Criteria) -> pd.DataF
 
 
 def _at_own_best(
-    tuned: pd.DataFrame, cells: pd.DataFrame, keys: list[str], criteria: Criteria
+    runs: pd.DataFrame,
+    tested: pd.DataFrame,
+    cells: pd.DataFrame,
+    keys: list[str],
+    criteria: Criteria,
 ) -> tuple[list[dict[str, Any]], list[str]]:
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
     base, metric = criteria.baseline, criteria.metric
+    untuned = runs.drop(columns=[f"settings.{key}" for key in KEYS.values()], errors="ignore")
 
     def place(row: dict[Any, Any]) -> tuple[Any, ...]:
         """The column of `scores` with the runs of a row of the cells."""
@@ -207,9 +202,9 @@ def _at_own_best(
 
     for group_key, group in cells.groupby(GROUP, sort=False):
         where = " ".join(str(part) for part in group_key if part)
-        runs = tuned[(tuned[GROUP] == list(group_key)).all(axis=1)]
-        resolution = float(runs["resolution"].mean())
-        scores = runs.pivot(index="seed", columns=["fusion", *keys], values="score")
+        of_group = tested[(tested[GROUP] == list(group_key)).all(axis=1)]
+        resolution = float(of_group["resolution"].mean())
+        scores = of_group.pivot(index="seed", columns=["fusion", *keys], values="score")
         for fusion, own in group.groupby("fusion", sort=False):
             notes += [f"{where} {fusion}: {caution}" for caution in _cautions(own, keys, criteria)]
         candidates = group[group["choosing"] > 0]
@@ -226,8 +221,8 @@ def _at_own_best(
             mine, its = chosen[fusion], chosen[base]
             compared = compare_arms(place(mine), place(its), scores, criteria, resolution)
             if compared is None:
-                tested = "tested seed" if criteria.select else "seed"
-                why = f"it has no {tested} in common with {base}"
+                seed = "tested seed" if criteria.select else "seed"
+                why = f"it has no {seed} in common with {base}"
                 notes.append(f"{where} {fusion}: not compared, because {why}")
                 continue
             notes += notes_on_tests(f"{where} {fusion}", compared["deltas"], resolution)
@@ -249,9 +244,10 @@ def _at_own_best(
                 if fusion in papers and base in papers:
                     both = place(papers[fusion]), place(papers[base])
                     at_sqrt_d = compare_arms(*both, scores, criteria, resolution) or {}
-                names = judge([0.0], criteria)
-                row |= {f"paper_{name}": at_sqrt_d.get(name, np.nan) for name in names}
-            rows.append(row)
+                row |= {f"paper_{name}": at_sqrt_d.get(name, np.nan) for name in JUDGED}
+            first = of_group.index[of_group["fusion"] == fusion][0]
+            labels = labels_of(untuned.loc[first].to_dict())
+            rows.append(row | {name: labels[name] for name in LABELS})
     return rows, notes
 
 

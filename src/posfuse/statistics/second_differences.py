@@ -11,7 +11,7 @@ import pandas as pd
 from posfuse.evidence.collect import CELL
 from posfuse.evidence.metric import Metric
 from posfuse.evidence.settings import NO_TABLE
-from posfuse.statistics.comparisons import Criteria, compare_arms, in_families, judge, operators
+from posfuse.statistics.comparisons import JUDGED, Criteria, compare_arms, in_families, operators
 
 # From the first comparison.
 COPIED = [*CELL, "table", "other_settings", "baseline_variant", "length", "resolution"]
@@ -75,7 +75,7 @@ def second_differences(
             own |= {f"{name}s": gains, name: float(np.mean(gains))}
         rows.append(own)
     columns = [*COPIED, other, "seeds", "gains", f"{other}_gains", "deltas", "gain"]
-    columns += [f"{other}_gain", *judge([0.0], criteria)]
+    columns += [f"{other}_gain", *JUDGED]
     return in_families(pd.DataFrame(rows, columns=columns), criteria)
 
 
