@@ -42,8 +42,3 @@ def decide(mean: ArrayLike, differs: ArrayLike, equivalent: ArrayLike) -> NDArra
     shown = np.asarray(differs, dtype=bool)
     cases = [shown & is_above, shown, np.asarray(equivalent, dtype=bool)]
     return np.select(cases, [AHEAD, BEHIND, EQUIVALENT], UNDECIDED)
-
-
-def answer(supports: bool, refutes: bool) -> str:
-    """The verdict on a statement with a test for it and a test against it."""
-    return SUPPORTED if supports else REFUTED if refutes else UNDECIDED

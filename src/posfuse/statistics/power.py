@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import numpy as np
 from scipy import stats
@@ -55,8 +55,9 @@ def seeds_for_decision(
 ) -> float:
     """Seeds needed to decide in either way, as in `decision_power`; inf if no number is enough. NaN
     if the standard deviation is 0."""
-    power_of = partial(decision_power, effect, std, margin=margin, beyond=beyond, alpha=alpha)
-    return seeds_needed(lambda n: power_of(n=n)) if std > 0 else np.nan
+    if not std > 0:
+        return np.nan
+    return seeds_needed(lambda n: decision_power(effect, std, n, margin, beyond, alpha))
 
 
 def seeds_for_difference(effect: float, std: float, alpha: float) -> float:

@@ -118,7 +118,11 @@ def decide_at(
     mean = float(d.mean())
     level = looks.level(look, looks.alpha / sharing[0] / 2)
     level_equivalence = looks.level(look, looks.alpha / sharing[1])
-    p_above, p_below, interval = _tests(margins)
+    tests: list[Callable[..., Any]] = [st.p_above, st.p_below, st.t_interval]
+    tests = [partial(test, resolution=margins.resolution) for test in tests]
+    if margins.of_shares:
+        tests = [shares.p_above, shares.p_below, shares.difference_interval]
+    p_above, p_below, interval = tests
     p = 2 * min(p_above(d, margins.beyond), p_below(d, -margins.beyond))
     p_equivalence = max(p_above(d, -margins.equivalence), p_below(d, margins.equivalence))
     rounded = 1 + shares.ROUNDING * margins.of_shares
@@ -128,14 +132,6 @@ def decide_at(
     of_one_side = level_equivalence if result == EQUIVALENT else level
     low, high = interval(d, 1 - 2 * of_one_side)
     return Decision(result, len(d), mean, low, high, min(p, 1), p_equivalence, 2 * level, small)
-
-
-def _tests(margins: Margins) -> tuple[Callable[..., Any], ...]:
-    """The one-sided p of a mean above and below a threshold, and the interval at a level."""
-    if margins.of_shares:
-        return shares.p_above, shares.p_below, shares.difference_interval
-    of_means: list[Callable[..., Any]] = [st.p_above, st.p_below, st.t_interval]
-    return tuple(partial(test, resolution=margins.resolution) for test in of_means)
 
 
 def judge_family(

@@ -25,7 +25,7 @@ from posfuse.evidence.settings import NO_TABLE
 from posfuse.runs.schemas import Problems, Strict, one_of, read_as, refuse
 from posfuse.statistics import paired as st
 from posfuse.statistics.comparisons import Criteria, criteria_for
-from posfuse.statistics.contrasts import UNDECIDED, answer
+from posfuse.statistics.contrasts import REFUTED, SUPPORTED, UNDECIDED
 from posfuse.statistics.second_differences import of_position, placebos
 from posfuse.verdicts.kinds import EXTRAPOLATES, KINDS, Test, how_to_settle, p_values
 
@@ -173,12 +173,13 @@ def judge_claims(
     alpha, alone = criteria.alpha, [p_values(v.tests) for v in every]
     support = st.holm([np.nan if v.needs else p for v, (p, _) in zip(every, alone, strict=True)])
     tested = sum(not np.isnan(q) for _, q in alone)
-    adjusted = zip(every, support, st.holm([q for _, q in alone]), strict=True)
-    return [
-        replace(v, verdict=answer(p <= alpha, q <= alpha), p_support=float(p), p_refute=float(q),
-                level=alpha / max(tested, 1))
-        for v, p, q in adjusted
-    ]  # fmt: skip
+    level = alpha / max(tested, 1)
+    verdicts = []
+    for v, p, q in zip(every, support, st.holm([q for _, q in alone]), strict=True):
+        verdict = SUPPORTED if p <= alpha else REFUTED if q <= alpha else UNDECIDED
+        adjusted = replace(v, p_support=float(p), p_refute=float(q), level=level)
+        verdicts.append(replace(adjusted, verdict=verdict))
+    return verdicts
 
 
 def not_judged(verdicts: list[ClaimVerdict]) -> list[str]:
