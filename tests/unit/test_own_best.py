@@ -203,6 +203,8 @@ def test_what_a_reader_must_know_is_a_note():
     apart.loc[apart["fusion"] == "concat", "seed"] += 10
     notes = own_best(apart, Criteria()).notes
     assert notes[-1] == "tiny sin concat: not compared, because it has no seed in common with add"
+    both = pd.concat([apart, frame(runs).assign(data="wordy")], ignore_index=True)
+    assert own_best(both, Criteria()).best["data"].tolist() == ["wordy"]
 
 
 def edges(found, key="scale"):
