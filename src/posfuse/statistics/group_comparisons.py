@@ -30,29 +30,27 @@ def over_groups(table: pd.DataFrame, is_seed: bool) -> tuple[pd.DataFrame, list[
     """
     cells = table.groupby(["name", "unit", "group"], sort=False)["value"].mean().reset_index()
     means = cells.groupby(["name", "unit"], sort=False)["value"].agg(["mean", "size"])
-    every = pd.MultiIndex.from_product([table["name"].unique(), table["unit"].unique()])
-    every.names = means.index.names
     # Means of the same values can differ in their last digits, which is no spread.
     largest = table["value"].abs().max() or 1.0
     means["mean"] = means["mean"].round(12 - math.ceil(math.log10(largest)))
-    if not is_seed:  # a name need not have all seeds
-        means = means.reindex(every).fillna({"size": 0}).astype({"size": int})
-    means = means.reset_index()
-    if is_seed:
-        needed = pd.Series(table["group"].nunique(), means.index)
+    n_groups = table["group"].nunique()
+    if is_seed:  # a name need not have all seeds
+        means = means.reset_index().assign(needed=n_groups)
     else:
-        needed = means["unit"].map(table.groupby("unit")["group"].nunique())
-    whole, units = means["size"] == needed, means["name"].value_counts()
+        every = pd.MultiIndex.from_product([table["name"].unique(), table["unit"].unique()])
+        means = means.reindex(every.set_names(means.index.names)).reset_index()
+        means["size"] = means["size"].fillna(0).astype(int)
+        means["needed"] = means["unit"].map(table.groupby("unit")["group"].nunique())
+    whole, units = means["size"] == means["needed"], means["name"].value_counts()
     notes = []
-    for name, part in means.assign(needed=needed)[~whole].groupby("name", sort=False):
+    for name, part in means[~whole].groupby("name", sort=False):
         first = part.iloc[0]
         notes.append(
             f"{name}: {len(part)} of {units[name]} are left out, because they lack a group: "
             f"{first['unit']} has {first['size']} of {first['needed']}"
         )
-    label = f"mean over {table['group'].nunique()} groups"
     means = means[whole].rename(columns={"unit": "seed", "mean": "value"})
-    return means[["name", "seed", "value"]].assign(group=label), notes
+    return means[["name", "seed", "value"]].assign(group=f"mean over {n_groups} groups"), notes
 
 
 def compare_foreign(
