@@ -4,7 +4,6 @@ Shapes: S seeds, D test documents (for a language model windows or strings), C c
 that share a part are a group. They are resampled together, because they are often classified alike.
 """
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -68,16 +67,13 @@ def read_all(
     if SPLIT_SEED in runs:
         same.append(runs["seed"].where(runs[SPLIT_SEED] == BY_RUN))
     for _, group in runs.groupby(same, sort=False, dropna=False):
-        tables, documents = {}, {}
+        tables = {}
         for run in group.to_dict("records"):
             try:
-                table = read(run)
+                tables[run["folder"]] = read(run)
             except InputError as error:
                 problems.append(str(error))
-                continue
-            tables[run["folder"]] = table
-            content = _documents(table).to_numpy().tobytes()
-            documents[run["folder"]] = hashlib.sha256(content).digest()
+        documents = {key: _documents(table).to_numpy().tobytes() for key, table in tables.items()}
         most = Counter(documents.values()).most_common(1)
         for folder, table in tables.items():
             if documents[folder] == most[0][0]:
