@@ -143,15 +143,10 @@ def classes_of(runs: "pd.DataFrame") -> "pd.Series[float]":
     return runs["label_names"].map(len).groupby(runs["data"], sort=False).max()
 
 
-def metrics_of(runs: "pd.DataFrame") -> list[str]:
-    """The metrics that every run has."""
-    return [name for name, metric in METRICS.items() if metric.of(runs).notna().all()]
-
-
 def metric_of(runs: "pd.DataFrame", name: str | None = None) -> Metric:
     """The metric with this name; by default the metric of all runs' tasks, or accuracy if they
     differ. Raises InputError for a name that is unknown, or that a run lacks."""
-    known = metrics_of(runs)
+    known = [own for own, metric in METRICS.items() if metric.of(runs).notna().all()]
     if not known:
         raise InputError("--metric: these runs have no metric in common; report them apart")
     if name is None:

@@ -25,21 +25,17 @@ NODES = 201  # of the Gauss-Legendre rule; 801 give the same levels to 1e-9
 FAR = 9.0  # standard deviations that the integrals cover
 
 
-def obrien_fleming(alpha: float, fraction: float) -> float:
-    """Alpha spent by a one-sided test after this fraction of the seeds:
-    2 - 2 Phi(z_(alpha / 2) / sqrt(fraction)), the O'Brien-Fleming type function of Lan & DeMets."""
-    return float(2 * stats.norm.sf(stats.norm.isf(alpha / 2) / np.sqrt(fraction)))
-
-
 @lru_cache(maxsize=1024)
 def levels(looks: tuple[int, ...], alpha: float, shares: tuple[float, ...] = ()) -> list[float]:
     """The nominal levels of a one-sided test at looks after these numbers of seeds.
 
     `shares` are the fractions of alpha that are spent up to each look; the last one is 1. Without
-    them the O'Brien-Fleming type function is used.
+    them it is the O'Brien-Fleming type function of Lan & DeMets: after a fraction t of the seeds
+    2 - 2 Phi(z_(alpha / 2) / sqrt(t)).
     """
     fractions = [n / looks[-1] for n in looks]
-    spent = [alpha * s for s in shares] or [obrien_fleming(alpha, t) for t in fractions]
+    z = stats.norm.isf(alpha / 2)
+    spent = [alpha * s for s in shares] or [2 * stats.norm.sf(z / t**0.5) for t in fractions]
     nominal: list[float] = []
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
     # The values of the sum, and their probabilities, if not stopped.
