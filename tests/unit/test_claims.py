@@ -54,7 +54,6 @@ def one(comparisons, kind, where=None, criteria=CRITERIA, **more):
 
 def test_a_verdict_follows_the_differences():
     for kind, deltas, verdict in (
-        ("gain", GAIN, "supported"),
         ("gain", NOTHING, "undecided"),
         ("gain", [0.2, 0.25, 0.3, 0.22, 0.28], "supported"),  # above 0, whatever the margin
         ("gain", LOSS, "refuted"),
@@ -64,7 +63,6 @@ def test_a_verdict_follows_the_differences():
         ("negligible", UNCLEAR, "undecided"),
         ("every_seed_positive", GAIN, "supported"),  # 0.5^5 = 0.03125
         ("every_seed_positive", GAIN[:4], "undecided"),  # 0.0625
-        ("every_seed_positive", [*GAIN, -0.1], "refuted"),
         ("every_seed_positive", [*GAIN, 0.0], "refuted"),
     ):
         found = one(frame(("tiny", "concat", deltas)), kind)
@@ -388,7 +386,6 @@ BAD = [  # what is added to a claim, without the key `kind`, and the message
     ("kind: gain, metric: speed", "claims[0].metric: no 'speed'; use one of accuracy, macro_f1, "),
     ("kind: gain, margin: wide", "claims[0].margin: Input should be a valid number"),
     ("kind: negligible, margin: -1", "claims[0].margin: must be above 0 for kind negligible"),
-    ("kind: gain, where: {fusion: {a: b}}", "numbers in quotes (got {'a': 'b'})"),
     ("kind: gain, where: {fusion: []}", "must be a name or a list of names, numbers in quotes (g"),
     ("kind: gain, where: {data: 2024}", "a list of names, numbers in quotes (got 2024)"),
     ("kind: every_seed_positive, margin: 1", ".margin: is not for kind every_seed_positive; rem"),

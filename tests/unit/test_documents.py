@@ -94,7 +94,6 @@ def test_predictions_are_read_as_written_and_lengths_end_at_max_len(tmp_path):
         ({"predicted": [0.0, 1.0, np.nan, 0.0, 1.0, 0.0]}, "predicted is not a whole number"),
         ({"predicted": [-1, 0, 0, 0, 0, 0]}, "predicted is not a whole number from 0"),
         ({"predicted": [[0]] * 6}, "predicted is not a whole number"),
-        ({"group": list("abcdef")}, "group is not a whole number"),
         ({"predicted": [], "label": [], "length": []}, "index is not a whole number"),
     ],
 )

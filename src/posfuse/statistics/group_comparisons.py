@@ -72,7 +72,7 @@ def compare_foreign(
     """
     rows, arms = _arms(table, criteria)
     others = arms if all_pairs else arms[arms["name"] == criteria.baseline]
-    one, other = _pairs(arms, others)
+    one, other = _pairs(arms, others, all_pairs)
     without = arms.loc[~arms["g"].isin(others["g"]), "group"].unique()
     why = f"not compared, because it has no row of {criteria.baseline}"
     notes = [f"{group}: {why}" for group in without]
@@ -117,10 +117,12 @@ def _arms(table: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, pd.Dat
     return rows[["arm", "seed", "value"]], arms
 
 
-def _pairs(arms: pd.DataFrame, others: pd.DataFrame) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The numbers of the two arms of each comparison, within groups. `others` are all arms, which
-    gives each pair once with the better arm first, or the baseline's."""
-    if is_all := len(arms) == len(others):
+def _pairs(
+    arms: pd.DataFrame, others: pd.DataFrame, all_pairs: bool
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The numbers of the two arms of each comparison: of each arm and each of `others` in its
+    group; with `all_pairs` each pair once, with the better arm first."""
+    if all_pairs:
         sizes = arms["g"].value_counts()
         if (n := int((sizes * (sizes - 1)).sum()) // 2) > MOST_COMPARISONS:
             raise InputError(
@@ -129,7 +131,7 @@ def _pairs(arms: pd.DataFrame, others: pd.DataFrame) -> tuple[NDArray[Any], NDAr
             )
     both = arms[["g"]].reset_index().merge(others[["g"]].reset_index(), on="g")
     one, other = both[["index_x", "index_y"]].to_numpy().T
-    is_pair = one < other if is_all else one != other
+    is_pair = one < other if all_pairs else one != other
     return one[is_pair], other[is_pair]
 
 
