@@ -313,6 +313,12 @@ def of_sweep(sweep):
     return lines_of(cautions_section(found))
 
 
+def test_a_sweep_without_cautions_says_nothing(tmp_path):
+    values = [0.8, 0.825, 0.775, 0.75, 0.8, 0.85, 0.775, 0.8]
+    sweep = write_sweep(tmp_path / "sweep", {"add": values, "concat": values}, settings=DRAWN)
+    assert of_sweep(sweep) == []
+
+
 def test_own_best_values_of_a_sweep_were_tuned_once(tmp_path):
     for scale, score in ((1, 0.6), (2, 0.7)):
         write_sweep(

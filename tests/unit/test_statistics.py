@@ -66,6 +66,7 @@ def test_the_bootstrap_interval_is_bias_corrected_and_accelerated():
 
 
 def test_t_tests_and_intervals_are_statsmodels():
+    assert st.effect_size([-1.0, -2.0, -3.0]) == pytest.approx(-2)
     for d in SAMPLES:
         table = DescrStatsW(d)
         for level in (0.9, 0.95, 0.99):
@@ -176,6 +177,11 @@ def test_equal_differences_have_the_spread_of_one_document():
     assert st.p_paired_t([0.0, 0.0, 0.0], 0.25) == 1
 
 
+def test_the_limit_of_a_spread_is_that_of_80_of_100_samples():
+    # 20 % of chi-squared with 2 degrees of freedom lie below -2 ln 0.8
+    assert st.spread_limit([1.0, 2.0, 3.0]) == pytest.approx(math.sqrt(-1 / math.log(0.8)))
+
+
 @pytest.mark.parametrize("unit", [1e-12, 0.013, 1e12])
 def test_the_unit_of_the_differences_does_not_matter(unit):
     for d in [*SAMPLES, TIED, [0.1, 0.1, -0.1, 0.3 - 0.2], [2.0] * 3]:
@@ -283,9 +289,11 @@ def test_the_needed_seeds_are_the_fewest_that_reach_the_target():
         n = fewest(lambda n, s=std, e=effect: power.decision_power(e, s, n, 0.5, np.inf))
         assert seeds_for_equivalence(std, 0.5, effect, 0.05) == n
         assert seeds_for_equivalence(std, 0.5, -effect, 0.05) == n
-    # If the mean lies within the margin, equivalence is shown first.
+    # If the mean lies within the margin, equivalence is shown first. By hand: (z / effect)^2.
     n = fewest(lambda n: power.decision_power(0.15, 0.83, n, 0.5))
     assert power.seeds_for_decision(0.15, 0.83, 0.5, 0.05) == n == 27
+    by_hand = 7.85 * (0.83 / 0.15) ** 2
+    assert seeds_for_difference(0.15, 0.83, 0.05) == pytest.approx(by_hand, rel=0.02)
 
 
 def test_the_search_finds_every_number_of_seeds_up_to_a_million():
