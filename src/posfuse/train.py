@@ -24,6 +24,7 @@ from posfuse.data.corpora import use_only_hub_cache
 from posfuse.errors import HubUnreachable, InputError, TrainingError, lacks_memory
 from posfuse.process import signals
 from posfuse.process.arguments import file_options, overrides_first, shell_line
+from posfuse.process.devices import device_of
 from posfuse.runs import configs, hydra_errors, records
 from posfuse.runs.checks import checked, task_of
 from posfuse.runs.folders import other_overrides
@@ -87,24 +88,24 @@ def job(config: DictConfig) -> float:
     check_is_one_run(hydra_cfg)
     folder = Path(hydra_cfg.runtime.output_dir)
     overrides = list(hydra_cfg.overrides.task)
-    cfg = None
+    is_single, cfg = hydra_cfg.mode == RunMode.RUN, None
     try:
         signals.check(" before training started")
         cfg = checked(config)
         signals.check(" before training started")
-        # These import torch, which takes seconds; a refusal does not need it.
-        from posfuse.process import devices, precision
+        from posfuse.process import precision  # imports torch; a refusal does not need it
 
-        devices.device_of(cfg.trainer)  # only a machine with the device may choose the precision
+        if cfg.trainer.precision == precision.FASTEST and precision.stored(cfg) is None:
+            device_of(cfg.trainer)  # only a machine with the device may choose the precision
         cfg.trainer.precision = precision.precision_of(cfg)  # for config.yaml and the record
-        if hydra_cfg.mode == RunMode.RUN and not overrides:
+        if is_single and not overrides:
             log.info(DEFAULT)
         own, place = other_overrides(overrides), ""
-        if hydra_cfg.mode == RunMode.MULTIRUN:
+        if not is_single:
             place, common = place_of(folder, Path(hydra_cfg.sweep.dir))
             own = [override for override in own if override not in common]
         record = train(cfg, folder, own, place)
-        if hydra_cfg.mode == RunMode.RUN:
+        if is_single:
             advice = f"other settings, for example in a sweep: {sweep_like(overrides)}"
             if cfg.task.name == "language_model":
                 advice = LANGUAGE_MODEL % shlex.quote(str(folder))
@@ -117,7 +118,7 @@ def job(config: DictConfig) -> float:
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's code may even call exit()
         message = message_of(error, folder)
         kind = getattr(error, "kind", TrainingError.kind) if cfg else "config"
-        if hydra_cfg.mode == RunMode.RUN:
+        if is_single:
             with contextlib.suppress(InputError):
                 if kind != "config" or (folder / configs.CONFIG).exists():  # the run has started
                     record_failure(message, folder, overrides, kind)
@@ -176,6 +177,7 @@ def train(cfg: Config, folder: Path, own: Sequence[str] = (), place: str = "") -
         if record := records.finished_record(folder, cfg):
             log.info("%s", done_line(cfg, own, record))
             return record
+        device_of(cfg.trainer)  # a finished run needs no device
         (folder / records.RESULT).unlink(missing_ok=True)  # its other files are damaged
         configs.write_config(folder, cfg)
         resumes = ", resuming from its last checkpoint" * (folder / records.LAST).exists()

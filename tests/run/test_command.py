@@ -62,6 +62,15 @@ def test_a_machine_without_the_device_chooses_no_precision(command, corpus, tmp_
     assert not list(tmp_path.rglob(".bfloat16*"))
 
 
+def test_a_finished_run_needs_no_device(command, corpus, monkeypatch):
+    short = small_overrides(corpus, "trainer.max_epochs=1", "trainer.precision=fastest")
+    assert command(*short).code == 0
+    monkeypatch.setattr(train, "device_of", lambda _: pytest.fail("asked for the device"))
+    skipped = command(*short)
+    assert (skipped.code, skipped.err) == (0, "")
+    assert "seed=0: already done, test accuracy 0." in skipped.out
+
+
 EMPTY = {
     "output_dir=": "output_dir: '' is empty; name a folder with output_dir=FOLDER",
     "output_dir=/": "output_dir: '/' is the root of the file system; name a folder with",
