@@ -62,13 +62,18 @@ def test_a_machine_without_the_device_chooses_no_precision(command, corpus, tmp_
     assert not list(tmp_path.rglob(".bfloat16*"))
 
 
-def test_a_finished_run_needs_no_device(command, corpus, monkeypatch):
+def test_a_finished_run_needs_no_device_and_its_line_tells_what_it_lacks(
+    command, corpus, monkeypatch
+):
     short = small_overrides(corpus, "trainer.max_epochs=1", "trainer.precision=fastest")
-    assert command(*short).code == 0
+    assert command(*short, "trainer.mechanism=false").code == 0
     monkeypatch.setattr(train, "device_of", lambda _: pytest.fail("asked for the device"))
-    skipped = command(*short)
-    assert (skipped.code, skipped.err) == (0, "")
-    assert "seed=0: already done, test accuracy 0." in skipped.out
+    measured = "; to write mechanism.parquet, remove its result.json and run it again\n"
+    for mechanism, is_told in (("false", False), ("true", True)):
+        skipped = command(*short, f"trainer.mechanism={mechanism}")
+        assert (skipped.code, skipped.err) == (0, "")
+        assert "seed=0: already done, test accuracy 0." in skipped.out
+        assert (measured in skipped.out) == is_told
 
 
 EMPTY = {

@@ -39,7 +39,12 @@ def finished(config: DictConfig, folder: Path, own: Sequence[str]) -> tuple[str,
 
 
 def done_line(cfg: Config, own: Sequence[str], record: records.Record) -> str:
-    """The log line about a finished run, which is skipped."""
+    """The log line about a finished run, which is skipped, even if it lacks the measurements of
+    trainer.mechanism."""
     metric = task_of(cfg).metric
     value = record["test"][metric]
-    return f"{label_of(cfg, own)}: already done, test {metric.replace('_', ' ')} {value:.4f}"
+    line = f"{label_of(cfg, own)}: already done, test {metric.replace('_', ' ')} {value:.4f}"
+    is_unmeasured = "position" in record and "mechanism" not in record  # a classifier
+    if cfg.trainer.mechanism and is_unmeasured:
+        line += f"; to write {records.MECHANISM}, remove its {records.RESULT} and run it again"
+    return line
