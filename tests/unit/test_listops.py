@@ -200,6 +200,15 @@ def test_limits_that_almost_no_expression_meets_are_an_error(options, found: str
     assert "; change lengths" in message
 
 
+def test_poll_can_end_the_drawing(monkeypatch) -> None:
+    """A whole corpus takes a minute."""
+    calls = iter((None, None))
+    monkeypatch.setattr("posfuse.data.listops.TRIES", 10)
+    cfg = checked(composed("data=listops", "data.corpus.sizes=[50,5,5]")).data
+    with pytest.raises(StopIteration):
+        splits(load(cfg), cfg, poll=lambda: next(calls))
+
+
 def test_the_configured_corpus_is_long_range_arenas_and_nothing_is_cut(tmp_path) -> None:
     whole = checked(composed("data=listops")).data
     arguments = {k: v for k, v in whole.corpus.items() if k not in ("_target_", "split_seed")}

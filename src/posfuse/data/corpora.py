@@ -36,6 +36,7 @@ SETTLED = 2.0  # seconds in which a second change of a file may not change its t
 _without_hub: list[bool] = []  # not empty after `use_only_hub_cache`
 # By split: columns text and label, and an integer group where documents share a part.
 Frames = dict[str, "pd.DataFrame"]
+Poll = Callable[[], None]  # is called during long work, which an exception that it raises ends
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,9 @@ class Corpus:
     """Texts and labels by split. They are read only if the cache has no token ids of them."""
 
     fingerprint: str  # changes whenever the result of `read` can change
-    read: Callable[[], Frames | Mapping[str, Source]]  # a Source is not held in memory
+    read: Callable[..., Frames | Mapping[str, Source]]  # a Source is not held in memory
     label_names: list[str] | None = None  # names of the labels 0..C-1, if the source has them
+    is_slow: bool = False  # True: `read` takes long, so it has the argument `poll`
 
 
 def load(cfg: DataConfig) -> Corpus:

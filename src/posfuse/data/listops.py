@@ -16,7 +16,7 @@ from statistics import median
 import numpy as np
 import pandas as pd
 
-from posfuse.data.corpora import SPLITS, Corpus, Frames, check_sizes
+from posfuse.data.corpora import SPLITS, Corpus, Frames, Poll, check_sizes
 from posfuse.errors import InputError
 
 DIGITS = list("0123456789")
@@ -65,12 +65,12 @@ def listops(
         )
     check_sizes(sizes, 1)
 
-    def read() -> Frames:
+    def read(poll: Poll = lambda: None) -> Frames:
         draw = np.random.default_rng(split_seed)
         inner = _nodes(draw, digit_probability, max_arguments)
         levels = [inner] * min(max_depth, lengths[1])  # depth never exceeds length
         levels[0], levels[-1] = (_nodes(draw, share, max_arguments) for share in (0.0, 1.0))
-        documents = _documents(levels, lengths, sum(sizes))
+        documents = _documents(levels, lengths, sum(sizes), poll)
         rows = iter(documents.items())
         return {
             split: pd.DataFrame(islice(rows, size), columns=["text", "label"])
@@ -78,7 +78,7 @@ def listops(
         }
 
     arguments = (split_seed, max_depth, max_arguments, digit_probability, lengths, sizes)
-    return Corpus(f"listops {FORMAT} {arguments}", read, DIGITS)
+    return Corpus(f"listops {FORMAT} {arguments}", read, DIGITS, is_slow=True)
 
 
 def evaluate(tokens: Sequence[str]) -> int:
@@ -98,12 +98,13 @@ def evaluate(tokens: Sequence[str]) -> int:
 
 
 def _documents(
-    levels: Sequence[Iterator[Node]], lengths: Sequence[int], size: int
+    levels: Sequence[Iterator[Node]], lengths: Sequence[int], size: int, poll: Poll
 ) -> dict[str, int]:
     """`size` different texts and their values, in the order of the draws."""
     shortest, longest = lengths
     documents: dict[str, int] = {}
     while True:
+        poll()
         before = len(documents)
         for _ in range(TRIES):
             tokens = _expression(levels, longest)

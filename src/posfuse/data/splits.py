@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from posfuse.config import DataConfig
-from posfuse.data.corpora import SPLITS, Corpus
+from posfuse.data.corpora import SPLITS, Corpus, Poll
 from posfuse.data.names import canonical, check_distinct
 from posfuse.data.sources import Source, frame_source
 from posfuse.errors import InputError, input_errors, lacks_memory
@@ -45,15 +45,18 @@ class Split:
 
 
 def splits(
-    corpus: Corpus, cfg: DataConfig, validation_seed: int | None = None, labelled: bool = True
+    corpus: Corpus,
+    cfg: DataConfig,
+    validation_seed: int | None = None,
+    labelled: bool = True,
+    poll: Poll = lambda: None,
 ) -> tuple[dict[str, Split], list[str]]:
     """Read, check and split a corpus. Returns the splits and the names of the labels 0..C-1.
 
-    `validation_seed` and `labelled` are as in `open_store`. Raises InputError for documents that
-    cannot be used.
+    The other arguments are as in `open_store`. Raises InputError for documents that cannot be used.
     """
     try:
-        read = corpus.read()
+        read = corpus.read(poll) if corpus.is_slow else corpus.read()
     except OSError as error:
         if lacks_memory(error):
             raise

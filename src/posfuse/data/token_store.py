@@ -24,14 +24,13 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from posfuse.config import DataConfig, VocabularyConfig
-from posfuse.data.corpora import SPLITS, Corpus, files_digest, is_task, load
+from posfuse.data.corpora import SPLITS, Corpus, Poll, files_digest, is_task, load
 from posfuse.data.locks import lock
 from posfuse.data.pretrained_folder import TOKENIZER, pretrained_files, read_tokenizer
 from posfuse.data.splits import Split, splits
 from posfuse.data.vocabulary import (
     SPECIAL,
     Encoder,
-    Poll,
     Tokens,
     own_tokens,
     portions,
@@ -125,7 +124,6 @@ def open_store(
     """Open the token store of a corpus. A missing or damaged store is built first.
 
     `validation_seed` draws the validation split of a corpus that has none (None: split_seed).
-    `poll` is called between batches of texts; an exception that it raises stops the building.
     `pretrained` is the folder of a model whose tokenizer is used (None: a vocabulary of the texts).
     Without `labelled`, the documents need no labels, and an existing store may have none. Raises
     InputError for documents that cannot be used and for a folder that cannot be written.
@@ -141,7 +139,7 @@ def open_store(
             if store is None:
                 for left in folder.parent.glob(f"{folder.name}.*/"):  # by a process that was killed
                     shutil.rmtree(left)
-                parts, names = splits(corpus, cfg, validation_seed, labelled)
+                parts, names = splits(corpus, cfg, validation_seed, labelled, poll)
                 counted = SPLITS if cfg.vocabulary.source == "all" else ("train",)
                 texts = _texts(parts, counted, poll)
                 tokens = read_tokenizer(pretrained) if pretrained else own_tokens(texts, cfg)

@@ -23,12 +23,11 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from tokenizers.trainers import WordLevelTrainer
 
 from posfuse.config import DataConfig, VocabularyConfig
-from posfuse.data.corpora import files_digest
+from posfuse.data.corpora import Poll, files_digest
 from posfuse.errors import InputError, input_errors
 from posfuse.untrusted import MEBIBYTE, read_bytes
 
 Encoder = Callable[[Sequence[str]], tuple[np.ndarray, np.ndarray]]  # texts -> ids, offsets
-Poll = Callable[[], None]
 PAD, UNKNOWN = 0, 1
 SPECIAL = ["<pad>", "<unk>"]
 LARGEST_TOKENIZER = 256 * MEBIBYTE

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from posfuse.config import Config
-from posfuse.data.corpora import SPLITS
+from posfuse.data.corpora import SPLITS, Poll
 from posfuse.data.token_store import open_store
-from posfuse.data.vocabulary import Poll
 from posfuse.runs.checks import task_of
 from posfuse.runs.seeds import validation_seed, with_split_seed
 
