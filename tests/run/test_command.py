@@ -14,6 +14,14 @@ from posfuse.runs import records
 from processes import assert_one_line
 from small_runs import small_config, small_overrides
 
+# Keys that Hydra checks by an assertion, or without naming the key.
+HYDRAS = (
+    "hydra.launcher=null", "hydra.sweeper=null", "hydra.sweeper=3", "hydra.verbose=3",
+    "hydra.verbose=[1]", "hydra.callbacks=3", "hydra.launcher._target_=nope",
+    "hydra.sweeper._target_=nope", "hydra.launcher._target_=hydra_plugins.no.No",
+    "+hydra.launcher.foo=1", "+hydra.sweeper.foo=1", "seed=range(0)",
+)  # fmt: skip
+
 # Each with a folder that does not exist: mistakes in the config are reported before data is read.
 MISTAKES = {
     "seed=range(a)": "error: seed=range(a): mismatch type argument start",
@@ -41,6 +49,10 @@ MISTAKES = {
     "hydra.run.dir=x": "error: hydra.run.dir: set output_dir=FOLDER and sweep_id=NAME instead",
     # In a sweep Hydra refuses some at its start, and `checked` refuses others in the first job.
     "-m model.n_heads=7": "model.n_heads",
+    **{f"-m {override}": f"error: {override}: " for override in HYDRAS},
+    "seeds=0": "error: seeds=0: ",
+    "trainer=true": "error: trainer=true: ",
+    "data.corpus.id=x": "error: data.corpus.id=x: ",
 }
 
 
@@ -100,26 +112,6 @@ def test_no_folder_is_made_for_an_empty_name(command, corpus, tmp_path):
 def test_a_removed_corpus_is_one_line_that_names_the_override(command):
     for multirun in ([], ["-m"]):
         assert_one_line(command(*multirun, "~data"), "error: ~data: ", "value: data.name")
-
-
-# Overrides of keys that Hydra checks by an assertion, or without naming the key.
-HYDRAS = (
-    "hydra.launcher=null", "hydra.sweeper=null", "hydra.sweeper=3", "hydra.verbose=3",
-    "hydra.verbose=[1]", "hydra.callbacks=3", "hydra.launcher._target_=nope",
-    "hydra.sweeper._target_=nope", "hydra.launcher._target_=hydra_plugins.no.No",
-    "+hydra.launcher.foo=1", "+hydra.sweeper.foo=1", "seed=range(0)",
-)  # fmt: skip
-
-
-def test_a_bad_value_of_hydras_own_key_is_one_line(command, corpus):
-    for override in HYDRAS:
-        result = command("-m", *small_overrides(corpus), override)
-        assert_one_line(result, f"error: {override}: ")
-
-
-@pytest.mark.parametrize("override", ["seeds=0", "trainer=true", "data.corpus.id=x"])
-def test_an_override_that_hydra_cannot_set_is_named(override, command):
-    assert_one_line(command("data=folder", override, "logger=none"), f"error: {override}: ")
 
 
 def test_an_absent_folder_is_one_line_that_names_it(command, corpus, tmp_path):

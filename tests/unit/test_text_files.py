@@ -37,11 +37,15 @@ ROWS = [{"text": "some words", "label": "pos"}, {"text": "other", "label": "neg"
 PLAIN = "".join(json.dumps(row) + "\n" for row in ROWS)
 FIELDS = "and the header differ in their number of fields"
 IN_QUOTES = "put a text with commas or line ends in quotes, or add the missing field"
+OF_TABS = "put a text with tabs or line ends in quotes"
+HALF = "which is half of a character; remove it or write the whole"
 EMPTY = "is empty; give one with text and label"
 COMMAS = "the header has no comma; separate the columns by commas, as in text,label"
 NO_OBJECT = "is not a JSON object"
+OPEN = "Unterminated string starting at column 10"
+TWICE = "it has the key 'text' twice"
+ONE_LINE = "write each document as one object on one line"
 REFUSED = {
-    "csv, label first": ("label,text\nx,a\ny,b, c\n", f"line 3 {FIELDS} (3 and 2); {IN_QUOTES}"),
     "csv, no comma": ('text,label\n"a\nb",x\n\nc\n', f"line 5 {FIELDS} (1 and 2); {IN_QUOTES}"),
     "csv, open quote": ('text,label\na,x\n"b,y\nc,y\n', "line 3 has a misplaced quotation mark"),
     "csv, a word in quotes": ('text,label\n"a" b,x\n', "line 2 has a misplaced quotation mark"),
@@ -54,34 +58,16 @@ REFUSED = {
     "csv, tabs": ("text\tlabel\na\tx\nb, c\ty\n", f"{COMMAS}, or name the file .tsv"),
     "csv, empty": ("\n", EMPTY),
     "tsv, commas": ("text,label\na,x\n", "the header has no tab; separate the columns by tabs"),
-    "tsv, a tab in a text": (
-        "text\tlabel\na\tb\tx\n",
-        f"line 2 {FIELDS} (3 and 2); put a text with tabs or line ends in quotes",
+    "tsv, a tab in a text": ("text\tlabel\na\tb\tx\n", f"line 2 {FIELDS} (3 and 2); {OF_TABS}"),
+    "jsonl, a number": (f"{PLAIN}\n7\n", f"line 4 {NO_OBJECT} (it is 7); {ONE_LINE}"),
+    "jsonl, cut": (PLAIN + '{"text": "hal', f"line 3 {NO_OBJECT} ({OPEN}); {ONE_LINE}"),
+    "jsonl, two keys": (
+        PLAIN + '{"text": 1, "text": 2}',
+        f"line 3 {NO_OBJECT} ({TWICE}); {ONE_LINE}",
     ),
-    "tsv, a word in quotes": ('text\tlabel\n"a" b\tx\n', "line 2 has a misplaced quotation mark"),
-    "tsv, empty": ("\n", EMPTY),
-    "jsonl, an array": (json.dumps(ROWS), f"line 1 {NO_OBJECT} (it is [{{"),
-    "jsonl, a number": (f"{PLAIN}\n7\n", f"line 4 {NO_OBJECT} (it is 7); "),
-    "jsonl, cut": (
-        PLAIN + '{"text": "hal',
-        f"line 3 {NO_OBJECT} (Unterminated string starting at column 10); write each document",
-    ),
-    "jsonl, two texts": (
-        PLAIN + '{"text": "a", "text": "b", "label": "pos"}\n',
-        f"line 3 {NO_OBJECT} (it has the key 'text' twice); write each document as one object",
-    ),
-    "jsonl, half a surrogate pair": (
-        PLAIN + '{"text": "a\\ud800", "label": "pos"}\n',
-        "line 3 has '\\ud800', which is half of a character; remove it or write the whole",
-    ),
-    "jsonl, a long integer": (
-        PLAIN + '{"text": "a", "label": ' + "1" * 5_000 + "}\n",
-        f"line 3 {NO_OBJECT} (Exceeds the limit (4300 digits) for integer ",
-    ),
-    "jsonl, Latin-1": (
-        PLAIN.encode() + b'{"text": "\xe9"}\n',
-        "line 3 is not UTF-8; save the file",
-    ),
+    "jsonl, half a character": (PLAIN + '{"text": "a\\ud800"}', f"line 3 has '\\ud800', {HALF}"),
+    "jsonl, a long integer": (PLAIN + "1" * 5_000, f"line 3 {NO_OBJECT} (Exceeds the limit (4300 "),
+    "jsonl, Latin-1": (PLAIN.encode() + b'{"text": "\xe9"}\n', "line 3 is not UTF-8; save the f"),
     "jsonl, empty": ("\n", EMPTY),
 }
 

@@ -96,11 +96,8 @@ def test_taken_documents_are_those_at_the_places(cfg, tmp_path) -> None:
 
 DAMAGES = {  # the file, and its bytes afterwards; None: no file
     "one bit of the ids": ("train.ids.npy", lambda raw: raw[:-1] + bytes([raw[-1] ^ 1])),
-    "a bit of the words": ("vocabulary.json", lambda raw: raw[:-9] + b"!" + raw[-8:]),
-    "cut offsets": ("test.offsets.npy", lambda raw: raw[:-5]),
     "no labels": ("test.labels.npy", None),
     "cut meta.json": ("meta.json", lambda raw: raw[:40]),
-    "no meta.json": ("meta.json", None),
     "a list as meta.json": ("meta.json", lambda _: b"[]"),
     "a list of checksums": ("meta.json", lambda _: b'{"checksums": []}'),
 }
