@@ -16,10 +16,8 @@ def canonical(name: str) -> str:
     It is the name in Unicode's form NFKC, without invisible characters (category Cf), with one
     blank for any white space inside and none around.
     """
-    if not name.isascii():
-        shown = "".join(letter for letter in name if unicodedata.category(letter) != "Cf")
-        name = unicodedata.normalize("NFKC", shown)
-    return " ".join(name.split())
+    shown = "".join(letter for letter in name if unicodedata.category(letter) != "Cf")
+    return " ".join(unicodedata.normalize("NFKC", shown).split())
 
 
 def check_distinct(names: Iterable[str], where: str) -> None:

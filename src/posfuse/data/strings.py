@@ -10,7 +10,6 @@ splits draw strings of this length independently. Training strings of one length
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 import pandas as pd
@@ -87,20 +86,22 @@ def _frames(rule: Rule, split_seed: int, plan: dict[str, tuple[int, list[int]]])
         lengths[split] = np.array(of_split)[number // n_classes % len(of_split)]
         texts[split] = np.empty(size, dtype=object)
     held_out = [split for split in plan if split != "train"]
-    for length in sorted(set(chain.from_iterable(of_split for _, of_split in plan.values()))):
+    for length in sorted({n for _, of_split in plan.values() for n in of_split}):
         places = {split: np.flatnonzero(lengths[split] == length) for split in plan}
         wanted = {split: labels[split][places[split]] for split in plan}
         of_class = np.bincount(np.concatenate([wanted[split] for split in held_out]))
         has_room = 2 * of_class.max(initial=0) <= rule.n_strings(length)
-        taken = np.empty(0, dtype=f"S{length}")
+        taken: set[str] = set()
         for split in (*held_out, "train"):
+            is_held = split != "train"
             draw = _generator(split_seed, split, length)
             drawn = rule.draw(draw, wanted[split], length)
             if has_room:
-                is_held = split != "train"
                 _replace_known(rule, draw, drawn, wanted[split], taken, is_held)
-                taken = np.concatenate([taken, _whole(drawn)]) if is_held else taken
-            texts[split][places[split]] = _texts(drawn)
+            drawn_texts = _texts(drawn)
+            texts[split][places[split]] = drawn_texts
+            if is_held:
+                taken.update(drawn_texts)
     frames = {}
     for split in plan:
         order = _generator(split_seed, split, 0).permutation(len(texts[split]))
@@ -118,34 +119,24 @@ def _replace_known(
     draw: np.random.Generator,
     drawn: np.ndarray,
     labels: np.ndarray,
-    taken: np.ndarray,
+    taken: set[str],
     also_repeated: bool,
 ) -> None:
     """Replace, in place, the strings of `drawn` that are in `taken`, and with `also_repeated` the
     strings that are in `drawn` twice."""
     while True:
-        own = _whole(drawn)
-        is_known = np.isin(own, taken)
+        texts = pd.Series(_texts(drawn), dtype=object)
+        is_known = texts.isin(taken)
         if also_repeated:
-            is_first = np.zeros(len(own), dtype=bool)
-            is_first[np.unique(own, return_index=True)[1]] = True
-            is_known |= ~is_first
+            is_known |= texts.duplicated()
         if not is_known.any():
             return
         drawn[is_known] = rule.draw(draw, labels[is_known], drawn.shape[1])
 
 
-def _whole(drawn: np.ndarray) -> np.ndarray:
-    """Each string of (m, L) as one value, (m,)."""
-    return np.ascontiguousarray(drawn).view(f"S{drawn.shape[1]}").ravel()
-
-
 def _texts(drawn: np.ndarray) -> list[str]:
     """Strings (m, L) as texts with a space between two symbols."""
-    spaced = np.full((len(drawn), 2 * drawn.shape[1]), ord(" "), dtype=np.uint8)
-    spaced[:, ::2] = drawn
-    spaced[:, -1] = ord("\n")
-    return spaced.tobytes().decode("ascii").splitlines()
+    return [" ".join(string.tobytes().decode()) for string in drawn]
 
 
 def codes(symbols: str, numbers: np.ndarray) -> np.ndarray:
