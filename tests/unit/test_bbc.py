@@ -119,8 +119,8 @@ FIVE = "must be at least 5 and a multiple of 5, the number of classes"
         ("lead_story", {"passages": 5, "words": 0}, "words: must be at least 1 (got 0)"),
         ("lead_story", {"passages": 7, "words": 4}, f"passages: {FIVE} (got 7)"),
         ("lead_story", {"passages": 0, "words": 4}, f"passages: {FIVE} (got 0)"),
-        ("digest", {"articles": 1, "sizes": [9, 9]}, "sizes: "),
-        ("digest", {"articles": 1, "sizes": [9, 0, 9]}, "sizes: "),
+        ("digest", {"articles": 1, "sizes": [9, 4, 9]}, "sizes: "),
+        ("lead_story", {"passages": 5, "words": 1, "sizes": [9, 4, 9]}, "sizes: "),
     ],
 )
 def test_numbers_that_no_document_can_have_are_refused(name, options, message) -> None:

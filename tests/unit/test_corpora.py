@@ -1,7 +1,5 @@
 """Texts and labels of a folder: how they are split, and what is refused with its file and row."""
 
-import datetime
-import decimal
 from itertools import cycle, islice
 from pathlib import Path
 
@@ -29,13 +27,11 @@ def of_labels(*labels) -> pd.DataFrame:
 @pytest.mark.parametrize(
     "classes",
     [
-        ["a", "b"],
         [-1, 9, 10],  # integers go by their size
         ["10", "9", "x"],  # strings go by the alphabet
         ["01", "1"],
         ["1000", "1e3"],
         [f"{2**64}", "7"],
-        ["two words", "x"],
         [False, True],
         ["A", "a", "b", "\u4f53\u80b2", "\u8d22\u7ecf"],
     ],
@@ -104,14 +100,10 @@ def test_one_text_cannot_be_divided_unless_there_is_a_validation_file(tmp_path) 
 
 # Documents that are refused
 
-WHITE = "in row 2 begins or ends with white space; remove the white space"
 OF_TYPE = {
     "Timestamp": pd.to_datetime(["2024-01-01", "2024-01-02"]).as_unit("ns"),
-    "date": [datetime.date(2024, 1, 1), datetime.date(2024, 1, 2)],
     "float": [0.0, 1.0],
-    "Decimal": [decimal.Decimal("1.5"), decimal.Decimal("2.5")],
     "list": [np.array([1, 2]), np.array([3])],
-    "bytes": [b"a", b"b"],
 }
 
 
@@ -126,8 +118,8 @@ OF_TYPE = {
         ("train", labelled([["word"] * 60] * 40), "text in row 0 is ['word', 'word', "),
         ("train", of_labels(None, "a"), "no label in row 0"),
         ("train", of_labels("a", "b", ""), "no label in row 2"),
-        ("train", of_labels("a", "b", " a"), f"label ' a' {WHITE}"),
-        ("train", of_labels("a", "b", "\u00a0a"), rf"label '\xa0a' {WHITE}"),
+        ("train", of_labels("a", "b", "\u00a0a"), r"label '\xa0a' in row 2 begins or ends with "
+         "white space; remove the white space"),
         ("train", of_labels("a", "\u200b"), r"label '\u200b' in row 1 is invisible; name the c"),
         ("train", of_labels("a"), "only one class"),
         ("train", of_labels(*"a" * 39, "b"),
