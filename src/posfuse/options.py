@@ -5,6 +5,7 @@ Options are parsed before the command's module is imported, because the import c
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +55,6 @@ def _existing(folder: str, give: str = "a sweep's folder, such as multirun/mine"
     return Path(folder)
 
 
-def _run(folder: str) -> Path:
-    return _existing(folder, "the folder of a finished run")
-
-
 def _study(parser: ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     helps = {
@@ -79,7 +76,8 @@ def _study(parser: ArgumentParser) -> None:
 
 def _sample(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add("run", type=_run, help="folder of a finished run with task=language_model")
+    finished = partial(_existing, give="the folder of a finished run")
+    add("run", type=finished, help="folder of a finished run with task=language_model")
     add("--prompt", required=True, help="text to continue; for a task, symbols with spaces")
     add("--tokens", type=int, default=100, help="number of tokens to add (default: %(default)s)")
     help_ = "0: the most probable token each time; 0.8 is a good start for texts (default: 0)"

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -231,30 +231,21 @@ def _write_split(work: Path, split: str, part: Split, tokens: Tokens, poll: Poll
     """Write the ids of a split, batch by batch, then its offsets, labels, groups and rows. Returns
     the fraction of unknown tokens."""
     lengths: list[np.ndarray] = []
-    n_unknown = 0
-    with (work / f"{split}.ids.npy").open("wb") as file:
+    n_unknown, raw = 0, work / "raw"
+    with raw.open("wb") as file:
         for texts in portions(part.texts(), poll):
             ids, offsets = tokens.encode(texts)
-            if not lengths:
-                _write_header(file, ids.dtype, 0)  # overwritten below, when T is known
             file.write(ids.data)
             lengths.append(np.diff(offsets))
             if tokens.unknown is not None:
                 n_unknown += int((ids == tokens.unknown).sum())
-        offsets = np.cumsum(np.concatenate([[0], *lengths]), dtype=np.int64)
-        file.seek(0)
-        _write_header(file, ids.dtype, int(offsets[-1]))
+    np.save(work / f"{split}.ids.npy", np.memmap(raw, ids.dtype, "r"))  # not held in memory
+    raw.unlink()
+    offsets = np.cumsum(np.concatenate([[0], *lengths]), dtype=np.int64)
     np.save(work / f"{split}.offsets.npy", offsets)
     for name in ("labels", "groups", "rows"):
         np.save(work / f"{split}.{name}.npy", getattr(part, name))
     return float(n_unknown / offsets[-1])
-
-
-def _write_header(file: BinaryIO, kind: np.dtype, length: int) -> None:
-    """Write the header of an .npy file for an array (length,). Its size does not depend on the
-    length."""
-    header = {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False}
-    np.lib.format.write_array_header_1_0(file, {**header, "shape": (length,)})
 
 
 def _read(folder: Path, labelled: bool) -> TokenStore | None:
