@@ -8,10 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from posfuse.config import DataConfig
 from posfuse.data import bbc
 from posfuse.data.corpora import SPLITS
-from posfuse.data.splits import splits
 from posfuse.runs.checks import checked
 from refusals import refusal
 from small_runs import composed
@@ -149,14 +147,6 @@ def test_stories_and_digests_that_begin_with_the_same_article_are_a_group() -> N
         assert part["label"].groupby(part["group"]).nunique().max() == 1
         assert start.nunique() <= part["group"].nunique() < 0.9 * len(part)
         assert part["group"].nunique() - start.nunique() < 5
-
-
-def test_a_sample_of_a_composed_corpus_keeps_each_documents_group() -> None:
-    corpus = bbc.lead_story(0, 5, 5, [50, 10, 40])
-    every, sample = (splits(corpus, DataConfig("s", limit=n))[0]["test"] for n in (None, 20))
-    group_of = dict(zip(every.texts(), every.groups, strict=True))
-    assert len(sample) == 20
-    assert [group_of[text] for text in sample.texts()] == sample.groups.tolist()
 
 
 def test_digest_is_several_articles_of_its_class_from_its_own_split(whole) -> None:

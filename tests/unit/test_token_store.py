@@ -181,13 +181,17 @@ def test_the_key_follows_what_can_change_a_byte_and_nothing_else(cfg) -> None:
         assert is_same == (key in OTHER), (key, value)
 
 
-def test_groups_of_a_composed_corpus_are_kept(cfg, tmp_path, monkeypatch) -> None:
-    """Other documents have their own: test_sources.py."""
-    frame = labelled(["", *"aabbcc"]).assign(group=[9, 7, 7, 2, 2, 2, 7])
+@pytest.mark.parametrize("limit", [None, 6])
+def test_groups_of_a_composed_corpus_are_kept(cfg, tmp_path, monkeypatch, limit) -> None:
+    """Also in a sample. Other documents have their own: test_sources.py."""
+    groups = [9, 7, 7, 2, 2, 2, 7, 5, 5]
+    frame = labelled(["", *"aabbcccc"]).assign(group=groups)
     corpus = corpora.Corpus("composed", lambda: dict.fromkeys(corpora.SPLITS, frame))
     monkeypatch.setattr(token_store, "load", lambda _: corpus)
-    store = open_store(replace(cfg, drop_empty=True), tmp_path / "cache")
-    assert store.splits["test"].groups.tolist() == [7, 7, 2, 2, 2, 7]
+    store = open_store(replace(cfg, drop_empty=True, limit=limit), tmp_path / "cache")
+    test = store.splits["test"]
+    assert len(test.rows) == (limit or 8)
+    assert test.groups.tolist() == [groups[row] for row in test.rows]
 
 
 def test_a_column_group_of_ones_own_file_is_not_read(cfg, tmp_path) -> None:
