@@ -79,8 +79,7 @@ def splits(
             raise
         # The task needs no labels, and those of this column cannot be classes or be divided.
         parts, names = divided(with_labels=False)
-    further = [split for split in parts if split not in SPLITS]
-    return {split: parts[split] for split in (*SPLITS, *further)}, names
+    return {split: parts[split] for split in SPLITS} | parts, names
 
 
 def _with_all_splits(
