@@ -10,7 +10,8 @@ from typing import Any
 
 from posfuse import seals
 
-LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
+# The folders of Python and of installed packages; "<": code without a file.
+LIBRARIES = ("<", *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")))
 
 
 def is_own(target: str) -> bool:
