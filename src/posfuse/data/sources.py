@@ -40,8 +40,11 @@ class Source:
 def frame_source(frame: "pd.DataFrame", name: str) -> Source:
     """A data frame with the columns of `corpora.Frames`."""
     groups = frame["group"].to_numpy(np.int64) if "group" in frame else None
-    columns = [*frame.columns]
-    return Source(name, columns, lambda column: iter([frame[column]]), groups=groups)
+
+    def read(column: str) -> "Iterator[pd.Series]":
+        return (frame[column].iloc[i : i + ROWS] for i in range(0, len(frame), ROWS))
+
+    return Source(name, [*frame.columns], read, groups=groups)
 
 
 def hub_source(part: Any, name: str) -> Source:

@@ -68,7 +68,9 @@ def splits(
     has_labels = labelled or all(cfg.labels in source.columns for source in sources.values())
 
     def divided(with_labels: bool) -> tuple[dict[str, Split], list[str]]:
-        parts = {split: _documents(source, cfg, with_labels) for split, source in sources.items()}
+        parts = {
+            split: _documents(source, cfg, with_labels, poll) for split, source in sources.items()
+        }
         names = _number_labels(parts, corpus.label_names, labelled)
         return _with_all_splits(parts, names, cfg, validation_seed), names
 
@@ -147,9 +149,9 @@ def _divide(
     return part.take(rest), part.take(taken)
 
 
-def _documents(source: Source, cfg: DataConfig, labelled: bool) -> Split:
-    """The documents of a source. Each has words and a label; without `labelled` the label is
-    empty."""
+def _documents(source: Source, cfg: DataConfig, labelled: bool, poll: Poll) -> Split:
+    """The documents of a source. Each has words and a label; without `labelled` the label is empty.
+    `poll` is called whenever a part of them is read."""
     if source.is_one_text and labelled:
         raise InputError(
             f"{source.name}: a text without labels; set task=language_model, or give .csv with "
@@ -171,8 +173,14 @@ def _documents(source: Source, cfg: DataConfig, labelled: bool) -> Split:
                 f"{source.name}: no column {column!r} among {has}; set data.{key}=COLUMN"
                 + ", or task=language_model" * (key == "labels")
             )
-    read, names = source.read, {"text": cfg.text, "label": cfg.labels}
-    source = replace(source, read=lambda column: read(names[column]))
+    parts_of, names = source.read, {"text": cfg.text, "label": cfg.labels}
+
+    def read(column: str) -> Iterator[pd.Series]:
+        for part in parts_of(names[column]):
+            poll()
+            yield part
+
+    source = replace(source, read=read)
     empty = np.fromiter(_is_empty(source), bool)
     labels = pd.Series([""] * len(empty), dtype=object)
     if labelled:

@@ -13,7 +13,7 @@ import logging
 import os
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import chain
@@ -141,10 +141,10 @@ def open_store(
                     shutil.rmtree(left)
                 parts, names = splits(corpus, cfg, validation_seed, labelled, poll)
                 counted = SPLITS if cfg.vocabulary.source == "all" else ("train",)
-                texts = _texts(parts, counted, poll)
+                texts = chain.from_iterable(parts[split].texts() for split in counted)
                 tokens = read_tokenizer(pretrained) if pretrained else own_tokens(texts, cfg)
-                repeated = 0 if is_task(cfg) else _repeated(parts, poll)
-                _write(folder, parts, names, tokens, repeated, poll)
+                repeated = 0 if is_task(cfg) else _repeated(parts)
+                _write(folder, parts, names, tokens, repeated)
                 store = _read(folder, labelled)
     except OSError as error:
         if lacks_memory(error):
@@ -193,14 +193,13 @@ def _vocabulary_key(own: VocabularyConfig) -> dict[str, Any]:
 
 
 def _write(
-    folder: Path, parts: dict[str, Split], label_names: list[str], tokens: Tokens, repeated: int,
-    poll: Poll,
-) -> None:  # fmt: skip
+    folder: Path, parts: dict[str, Split], label_names: list[str], tokens: Tokens, repeated: int
+) -> None:
     """Write a store in a temporary folder and rename it to `folder`."""
     work = folder.with_name(f"{folder.name}.{uuid.uuid4().hex}")
     work.mkdir()
     try:
-        shares = {split: _write_split(work, split, parts[split], tokens, poll) for split in parts}
+        shares = {split: _write_split(work, split, parts[split], tokens) for split in parts}
         meta: dict[str, Any] = {  # fields of TokenStore
             "vocabulary_size": tokens.size, "label_names": label_names, "unknown_share": shares,
             "ending": tokens.ending, "shift": tokens.shift, "repeated": repeated,
@@ -214,26 +213,21 @@ def _write(
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _texts(parts: dict[str, Split], names: Iterable[str], poll: Poll) -> Iterator[str]:
-    texts = chain.from_iterable(parts[split].texts() for split in names)
-    return chain.from_iterable(portions(texts, poll))
-
-
-def _repeated(parts: dict[str, Split], poll: Poll) -> int:
+def _repeated(parts: dict[str, Split]) -> int:
     """The number of test documents whose text occurs in train. For a .txt file, whose lines often
     repeat, it is 0 unless every test line occurs in train."""
-    known = set(map(hash, _texts(parts, ["train"], poll)))
+    known = set(map(hash, parts["train"].texts()))
     occurs = [hash(text) in known for text in parts["test"].texts()]
     return sum(occurs) if all(occurs) or not parts["train"].source.is_one_text else 0
 
 
-def _write_split(work: Path, split: str, part: Split, tokens: Tokens, poll: Poll) -> float:
+def _write_split(work: Path, split: str, part: Split, tokens: Tokens) -> float:
     """Write the ids of a split, batch by batch, then its offsets, labels, groups and rows. Returns
     the fraction of unknown tokens."""
     lengths: list[np.ndarray] = []
     n_unknown, raw = 0, work / "raw"
     with raw.open("wb") as file:
-        for texts in portions(part.texts(), poll):
+        for texts in portions(part.texts()):
             ids, offsets = tokens.encode(texts)
             file.write(ids.data)
             lengths.append(np.diff(offsets))
