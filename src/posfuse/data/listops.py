@@ -104,9 +104,9 @@ def _documents(
     shortest, longest = lengths
     documents: dict[str, int] = {}
     while True:
-        poll()
         before = len(documents)
         for _ in range(TRIES):
+            poll()
             tokens = _expression(levels, longest)
             if tokens is None or len(tokens) < shortest:
                 continue
