@@ -154,6 +154,7 @@ FILES = [
     ("experiment/bad", b"# @package _global_\nmodel: {d_modle: 8}\n", [],
      ["error: experiment/bad.yaml: model.d_modle: unknown key; use model.d_model\n"]),
     ("fusion/open", b"name: [foo\n  x: }\n", [], [*UNREADABLE, "expected ',' or ']', but got ':'"]),
+    ("fusion/control", b'name: "\x01"\n', [], [*UNREADABLE, "unacceptable character #x0001"]),
     ("fusion/latin", b"name: caf\xe9\n", [], [*UNREADABLE, "'utf-8' codec can't decode byte 0xe9"]),
     ("encoding/list", b"- 1\n", [], ["raised while composing config", "encoding/list"]),
     ("encoding/word", b"words\n", [], ["encoding.words: unknown key", "encoding/word.yaml"]),

@@ -170,9 +170,18 @@ def test_a_validation_file_may_have_a_short_name_among_other_files(tmp_path, val
     [
         ([], ": no train split; add train.parquet"),
         (["train.csv"], ": no test split; add test.parquet"),
-        (["train.csv", "train.parquet"], "/train.csv: train.parquet is also a file of the train"),
-        (["test.PARQUET", "test.parquet"], "/test.PARQUET: test.parquet is also a file of the"),
-        (["validation.csv", "val.csv"], "/val.csv: validation.csv is also a file of the valid"),
+        (
+            ["train.csv", "train.parquet"],
+            "/train.csv: train.parquet is also a file of the train split",
+        ),
+        (
+            ["test.PARQUET", "test.parquet"],
+            "/test.PARQUET: test.parquet is also a file of the test split",
+        ),
+        (
+            ["validation.csv", "val.csv"],
+            "/val.csv: validation.csv is also a file of the validation",
+        ),
     ],
 )
 def test_a_folder_without_one_file_of_each_split_is_refused(tmp_path, names, message) -> None:

@@ -139,7 +139,11 @@ def test_a_folder_of_texts_has_its_own_splits(tmp_path) -> None:
     ("name", "options", "message"),
     [
         ("input.txt", {}, "a text without labels; set task=language_model, or give .csv with text"),
-        ("input.txt", {"splits": SplitsConfig(test="eval")}, "has all splits; remove data.splits"),
+        (
+            "input.txt",
+            {"splits": SplitsConfig(test="eval")},
+            "has all splits; remove data.splits, or give",
+        ),
         ("empty.txt", {"labelled": False}, "empty.txt: no documents; give at least one with text"),
         ("absent.csv", {}, "absent.csv; give one with train.parquet, test.parquet, or a .txt file"),
     ],

@@ -109,8 +109,9 @@ def test_a_missing_or_damaged_file_is_one_line(tmp_path) -> None:
         assert message.endswith("); write it with Tokenizer.save")
 
 
-def test_a_tokenizer_without_its_unknown_token_is_one_line() -> None:
-    tokenizer = Tokenizer(models.WordLevel({"a": 0}, unk_token="[UNK]"))
+@pytest.mark.parametrize("model", [models.WordLevel, models.WordPiece])
+def test_a_tokenizer_without_its_unknown_token_is_one_line(model) -> None:
+    tokenizer = Tokenizer(model({"a": 0}, unk_token="[UNK]"))
     message = refusal(tokens_of(VocabularyConfig(file="any"), tokenizer).encode, ["b"])
     assert message.startswith("data.vocabulary.file: ")
     assert "Missing [UNK]" in message

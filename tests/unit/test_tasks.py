@@ -227,9 +227,19 @@ def test_every_visible_place_shows_the_missing_symbol_in_half_of_the_strings(nam
     ("name", "options", "key", "expected"),
     [
         ("parity", {"lengths": [40, 1]}, "corpus.lengths", "with 1 <= min <= max, and a"),
-        ("parity", {"lengths": [0, 9]}, "corpus.lengths", "(1, 2, 3, ...) between them (got [0, "),
+        (
+            "parity",
+            {"lengths": [0, 9]},
+            "corpus.lengths",
+            "(1, 2, 3, ...) between them (got [0, 9])",
+        ),
         ("parity", {"lengths": [9]}, "corpus.lengths", "must be [min, max] with 1 <= min <= max"),
-        ("missing_duplicate", {"lengths": [7, 7]}, "corpus.lengths", "of missing_duplicate (4, 6"),
+        (
+            "missing_duplicate",
+            {"lengths": [7, 7]},
+            "corpus.lengths",
+            "of missing_duplicate (4, 6, 8",
+        ),
         ("indirect_index", {"farthest": 7}, "corpus.lengths", "9 <= min <= max"),
         ("indirect_index", {"symbols": 9}, "corpus.lengths", "11 <= min <= max"),
         ("indirect_index", {"symbols": 24}, "corpus.symbols", "must be between 2 and 23"),

@@ -65,8 +65,14 @@ REFUSED = {
         f"line 3 {NO_OBJECT} ({TWICE}); {ONE_LINE}",
     ),
     "jsonl, half a character": (PLAIN + '{"text": "a\\ud800"}', f"line 3 has '\\ud800', {HALF}"),
-    "jsonl, a long integer": (PLAIN + "1" * 5_000, f"line 3 {NO_OBJECT} (Exceeds the limit (4300 "),
-    "jsonl, Latin-1": (PLAIN.encode() + b'{"text": "\xe9"}\n', "line 3 is not UTF-8; save the f"),
+    "jsonl, a long integer": (
+        PLAIN + "1" * 5_000,
+        f"line 3 {NO_OBJECT} (Exceeds the limit (4300 digits) for integer ",
+    ),
+    "jsonl, Latin-1": (
+        PLAIN.encode() + b'{"text": "\xe9"}\n',
+        "line 3 is not UTF-8; save the file",
+    ),
     "jsonl, empty": ("\n", EMPTY),
 }
 
