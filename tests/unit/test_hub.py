@@ -37,12 +37,16 @@ def test_each_call_asks_the_hub_and_names_what_it_answers(monkeypatch) -> None:
 
 
 def test_a_lack_of_memory_is_not_reported_as_an_unreachable_hub(monkeypatch) -> None:
-    def load_dataset(*_, **__):  # as `datasets` does while it writes its Arrow files
+    def plain(*_, **__):
+        raise MemoryError
+
+    def wrapped(*_, **__):  # as `datasets` does while it writes its Arrow files
         raise RuntimeError("An error occurred while generating the dataset") from MemoryError()
 
-    monkeypatch.setattr("datasets.load_dataset", load_dataset)
-    with pytest.raises(MemoryError):
-        hub("a/b")
+    for load_dataset in (plain, wrapped):
+        monkeypatch.setattr("datasets.load_dataset", load_dataset)
+        with pytest.raises(MemoryError):
+            hub("a/b")
 
 
 def test_after_do_without_hub_nothing_is_looked_up(monkeypatch) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -95,13 +96,15 @@ def test_a_parquet_file_whose_bytes_were_changed_is_named(tmp_path) -> None:
     assert message.startswith(f"{tmp_path}/train.parquet: not readable (")
 
 
-def test_lack_of_memory_is_not_reported_as_a_bad_file(tmp_path, monkeypatch) -> None:
+@pytest.mark.parametrize("end", ["csv", "jsonl", "parquet"])
+def test_lack_of_memory_is_not_reported_as_a_bad_file(tmp_path, monkeypatch, end) -> None:
     def no_memory(*_, **__):
         raise pa.ArrowMemoryError("malloc of size 64 failed")  # a MemoryError
 
-    monkeypatch.setattr(json, "loads", no_memory)
+    for module, name in ((pq, "ParquetFile"), (csv, "reader"), (json, "loads")):
+        monkeypatch.setattr(module, name, no_memory)
     with pytest.raises(MemoryError):
-        file_source(write(tmp_path, PLAIN, "jsonl") / "train.jsonl")
+        file_source(write(tmp_path, PLAIN, end) / f"train.{end}")
 
 
 # What is read
