@@ -15,7 +15,7 @@ from posfuse.evidence.metric import Metric
 from posfuse.report.sections.cautions_table import cautions_section
 from posfuse.report.sections.differences import forest
 from posfuse.report.sections.section import RESULTS, Answer, Drawing, Section, answer_of, drawing
-from posfuse.report.table import Column, Row, Table, p_value, t_interval, table_of
+from posfuse.report.table import Column, Table, p_value, t_interval, table_of
 from posfuse.statistics.cautions import FEW, FEW_VALUES, Arm, Cautions, cautions
 from posfuse.statistics.cells import APART
 from posfuse.statistics.comparisons import Criteria
@@ -78,20 +78,13 @@ def _names(given: str) -> list[str]:
 
 def criteria_of(columns: Columns, criteria: Criteria, lower_is_better: bool) -> Criteria:
     """The criteria with the metric of the foreign table."""
-    is_raw, unit = columns.unit == "raw", "points"  # which means percent, as the unit of a Metric
-    if is_raw:
-        unit = columns.value if columns.value != unit else f"raw {unit}"
-    # Raw values have three digits of the margin.
-    digits = max(2, 2 - math.floor(math.log10(criteria.margin))) if is_raw else 2
+    # The unit "points" means percent.
+    value, unit, level, digits = columns.value, "points", f"{columns.value} in %", 2
+    if columns.unit == "raw":
+        unit, level = value if value != unit else f"raw {unit}", value
+        digits = max(2, 2 - math.floor(math.log10(criteria.margin)))  # three digits of the margin
     metric = Metric(
-        split="",
-        name=columns.value,
-        title=columns.value,
-        unit=unit,
-        level=columns.value if is_raw else f"{columns.value} in %",
-        factor=1.0,
-        digits=digits,
-        lower_is_better=lower_is_better,
+        value, value, unit, level, 1.0, digits, lower_is_better=lower_is_better, split=""
     )
     return replace(criteria, metric=metric)
 
@@ -100,10 +93,10 @@ def sections_of(arguments: Namespace, criteria: Criteria) -> list[Section]:
     """The sections of the report of a foreign table."""
     columns = columns_of(arguments)
     results = read_foreign(arguments.table, columns)
-    names = sorted(results["name"].unique())
+    paired, notes = not arguments.unpaired, []
     if not arguments.all_pairs:
-        known = {canonical(name): name for name in names}
-        baseline = known.get(canonical(criteria.baseline))
+        names = sorted(results["name"].unique())
+        baseline = {canonical(name): name for name in names}.get(canonical(criteria.baseline))
         if baseline is None:
             raise InputError(
                 f"--baseline: no row has {columns.compare}={criteria.baseline}; use one of "
@@ -111,12 +104,10 @@ def sections_of(arguments: Namespace, criteria: Criteria) -> list[Section]:
             )
         criteria = replace(criteria, baseline=baseline)
     criteria = criteria_of(columns, criteria, arguments.lower_is_better)
-    paired = not arguments.unpaired
-    notes: list[str] = []
     is_seed = columns.units in ([], [columns.seed])
+    units = "seeds" if is_seed else f"values of {', '.join(columns.units)}"
     if columns.units:
         results, notes = over_groups(results, is_seed)
-    units = "seeds" if is_seed else f"values of {', '.join(columns.units)}"
     resolution = math.nan if arguments.resolution is None else arguments.resolution
     comparisons, further = compare_foreign(
         results, criteria, paired, arguments.all_pairs, resolution, units
@@ -135,13 +126,17 @@ def sections_of(arguments: Namespace, criteria: Criteria) -> list[Section]:
     tables = [comparisons_table(comparisons, criteria, paired, columns)]
     if arguments.all_pairs:
         tables.insert(0, rankings_table(rankings(results, comparisons, criteria), criteria))
+    other = "" if arguments.all_pairs else f" from {criteria.baseline}"
+    question = f"Which values of {columns.compare} differ in {columns.value}{other}?"
+    # No scale of raw values is known: groups within the margin do not matter.
+    perfect, apart = 100.0, f"{100 * APART:g} points"
+    if columns.unit == "raw":
+        perfect, apart = criteria.margin / APART, "the margin"
+    by_name = _cautions(results, comparisons, perfect, is_seed)
     return [
         Section(
             RESULTS,
-            lead=[
-                question(columns, criteria, arguments.all_pairs),
-                counted(comparisons, columns),
-            ],
+            lead=[question, counted(comparisons, columns)],
             basis=rules(comparisons, criteria, paired, columns),
             answers=_answers(comparisons, criteria.metric),
             margin=criteria.margin,
@@ -152,11 +147,7 @@ def sections_of(arguments: Namespace, criteria: Criteria) -> list[Section]:
             shown=tables,
             notes=notes,
         ),
-        cautions_section(
-            _cautions(results, comparisons, columns, criteria),
-            chapter=RESULTS,
-            apart="the margin" if columns.unit == "raw" else f"{100 * APART:g} points",
-        ),
+        cautions_section(by_name, chapter=RESULTS, apart=apart),
     ]
 
 
@@ -165,29 +156,20 @@ def _answers(comparisons: pd.DataFrame, metric: Metric) -> list[Answer]:
     ranked = comparisons.sort_values(
         "verdict", key=lambda verdict: verdict.eq(UNDECIDED), kind="stable"
     )
-    return [
-        answer_of(row, f"{row['group']}: {row['name']} - {row['than']}", metric.digits, _p_of(row))
-        for row in ranked.head(MOST_ANSWERS).to_dict("records")
-    ]
-
-
-def _p_of(row: Row) -> str:
-    """The adjusted p-values of a comparison in a sentence; empty without a test."""
-    if math.isnan(row["p_holm"]):
-        return ""
-    difference, equivalence = (p_value(row[f"{p}_holm"]) for p in ("p", "p_equivalence"))
-    return f"After Holm's adjustment: p {difference}, of equivalence {equivalence}."
+    answers = []
+    for row in ranked.head(MOST_ANSWERS).to_dict("records"):
+        p, equivalence = p_value(row["p_holm"]), p_value(row["p_equivalence_holm"])
+        tested = f"After Holm's adjustment: p {p}, of equivalence {equivalence}." if p else ""
+        name = f"{row['group']}: {row['name']} - {row['than']}"
+        answers.append(answer_of(row, name, metric.digits, tested))
+    return answers
 
 
 def _cautions(
-    results: pd.DataFrame, comparisons: pd.DataFrame, columns: Columns, criteria: Criteria
+    results: pd.DataFrame, comparisons: pd.DataFrame, perfect: float, is_seed: bool
 ) -> dict[str, Cautions]:
     """The cautions of each comparison that the numbers show. For values that are means over tasks
     there is only the caution about few values."""
-    perfect = 100.0
-    if columns.unit == "raw":  # no scale is known: groups within the margin do not matter
-        perfect = criteria.margin / APART
-    is_seed = columns.units in ([], [columns.seed])
     arms = {
         key: runs.set_index("seed")["value"] for key, runs in results.groupby(["group", "name"])
     }
@@ -206,19 +188,14 @@ def _cautions(
     return by_name
 
 
-def question(columns: Columns, criteria: Criteria, all_pairs: bool) -> str:
-    other = "" if all_pairs else f" from {criteria.baseline}"
-    return f"Which values of {columns.compare} differ in {columns.value}{other}?"
-
-
 def counted(comparisons: pd.DataFrame, columns: Columns) -> str:
     """The number of comparisons with each verdict, in a sentence."""
-    is_tested, total = comparisons["p_t"].notna(), len(comparisons)
-    counts = comparisons["verdict"].where(is_tested, "not tested").value_counts()
-    numbers = {"different": counts.get(AHEAD, 0) + counts.get(BEHIND, 0)}
-    numbers |= {kind: counts.get(kind, 0) for kind in (EQUIVALENT, UNDECIDED, "not tested")}
+    verdicts = comparisons["verdict"].replace([AHEAD, BEHIND], "different")
+    counts = verdicts.where(comparisons["p_t"].notna(), "not tested").value_counts()
+    kinds = [k for k in ("different", EQUIVALENT, UNDECIDED, "not tested") if k in counts]
     over = f" of the {comparisons['group'].iloc[0]}" if columns.units else ""
-    listed = ", ".join(f"{n} {kind}" for kind, n in numbers.items() if n)
+    listed = ", ".join(f"{counts[kind]} {kind}" for kind in kinds)
+    total = len(comparisons)
     return f"{total} comparison{'s' * (total != 1)}{over}: {listed}."
 
 
@@ -226,31 +203,29 @@ def rules(
     comparisons: pd.DataFrame, criteria: Criteria, paired: bool, columns: Columns
 ) -> list[str]:
     """Sentences about how the comparisons were tested."""
-    alone = int((comparisons["p_t"] <= criteria.alpha).sum())
-    how = "paired by seed" if paired else "of independent runs"
-    about = []
+    how, about = "paired by seed" if paired else "of independent runs", []
     if columns.units == [columns.seed]:
-        about = [
+        about.append(
             "n counts seeds, each with its mean over all groups. The conclusions are about new "
             "seeds of these groups. They say nothing about other groups."
-        ]
+        )
     elif columns.units:
         units = ", ".join(columns.units)
         how = f"paired by {units}"
-        about = [
+        about.append(
             f"n counts the values of {units}, each with its mean over all its groups and seeds. "
             "The conclusions are about further values, if these are a random sample of them."
-        ]
-    lower = [f"Lower values of {columns.value} are better."] if criteria.metric.sign < 0 else []
-    more = len(comparisons) - MOST_ANSWERS
-    rest = [f"The table of comparisons has {more:,} more rows."] * (more > 0)
+        )
+    if criteria.metric.lower_is_better:
+        about.append(f"Lower values of {columns.value} are better.")
+    if (more := len(comparisons) - MOST_ANSWERS) > 0:
+        about.append(f"The table of comparisons has {more:,} more rows.")
+    alone = int((comparisons["p_t"] <= criteria.alpha).sum())
     return [
         f"Decided: p ≤ {criteria.alpha:g} after Holm's adjustment over all comparisons, {how}, for "
         f"a difference or for equivalence within ±{criteria.margin:g}. Without the adjustment "
         f"{alone} would count as different.",
         *about,
-        *lower,
-        *rest,
     ]
 
 
@@ -295,12 +270,13 @@ def rankings_table(ranked: pd.DataFrame, criteria: Criteria) -> Table:
     )
 
 
-def _readable(frame: pd.DataFrame, columns: Sequence[Column], **texts: Any) -> Table:
+def _readable(frame: pd.DataFrame, columns: Sequence[Column], caption: str, **more: Any) -> Table:
     """The table of the first MOST_ROWS rows; its CSV file has all rows."""
     if len(frame) > MOST_ROWS:
-        texts["caption"] += f" These are the first {MOST_ROWS:,} of {len(frame):,} rows; the CSV "
-        texts["caption"] += "file has all."
-    return replace(table_of(frame.head(MOST_ROWS), columns, **texts), numbers=frame)
+        caption += f" These are the first {MOST_ROWS:,} of {len(frame):,} rows; the CSV file has "
+        caption += "all."
+    shown = table_of(frame.head(MOST_ROWS), columns, caption=caption, **more)
+    return replace(shown, numbers=frame)
 
 
 def _drawings(comparisons: pd.DataFrame, criteria: Criteria) -> list[Drawing]:
@@ -308,9 +284,9 @@ def _drawings(comparisons: pd.DataFrame, criteria: Criteria) -> list[Drawing]:
     rows = comparisons.dropna(subset=["low"])
     if len(rows) > MOST_IN_FIGURE:
         return []
-    than = rows["than"].unique()
-    names = rows["name"] if len(than) == 1 else rows["name"] + " against " + rows["than"]
+    names, baseline = rows["name"] + " against " + rows["than"], "the second name"
+    if rows["than"].nunique() == 1:
+        names, baseline = rows["name"], rows["than"].iloc[0]
     cells = rows.assign(data=rows["group"], encoding="", fusion=names, variant="")
-    baseline = than[0] if len(than) == 1 else "the second name"
     caption = f"Every comparison; the band is ±{criteria.margin:g}."
     return drawing(forest, cells, replace(criteria, baseline=baseline), caption=caption)
