@@ -1,5 +1,6 @@
 """Results by test length, and the comparison of the areas beyond the trained length."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -77,9 +78,10 @@ def length_tables(
         means = _means(cells, metric)
         tables.append(table_of(cells, means, name="sliding", title=title, caption=caption))
     if not comparisons.empty:
+        longer = short_table(comparisons, criteria)
         title = f"Paired differences from {criteria.baseline} beyond the trained length"
-        caption = f"{to_baseline(criteria, area)}."
-        tables.append(short_table(comparisons, criteria, "beyond", title, caption))
+        caption = f"{to_baseline(criteria, area)}. {longer.caption}".rstrip()
+        tables.append(replace(longer, name="beyond", title=title, caption=caption))
     return tables
 
 
@@ -111,8 +113,7 @@ def results_by_length(
     caption = (
         f"test {metric.level} against the length of the test documents in tokens; shaded: the "
         "lengths of training, where all lines have the same; line: mean over seeds; band: its 95 % "
-        "t interval"
-        f"{'; dotted: chance' if chance else ''}"
+        f"t interval{'; dotted: chance' if chance else ''}"
     )
     figure, panels = plot.panel_figure(rows, caption, (3.0, 2.3))
     for part, (axis,) in panels:

@@ -152,24 +152,16 @@ def tests_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
     )  # fmt: skip
 
 
-def short_table(
-    comparisons: pd.DataFrame,
-    criteria: Criteria,
-    name: str = "comparison",
-    title: str = "",
-    caption: str = "",
-) -> Table:
-    """The columns of the two tables that fit a terminal; `caption` comes before its own."""
+def short_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
+    """The columns of the two tables that fit a terminal."""
     metric = criteria.metric
+    notes = least_p(comparisons), outside_family(comparisons, criteria)
     return table_of(
         comparisons,
         verdict_columns(metric),
-        name=name,
-        title=title
-        or f"Paired differences from {criteria.baseline}, {metric.points}{metric.better}",
-        caption=" ".join(
-            filter(None, [caption, least_p(comparisons), outside_family(comparisons, criteria)])
-        ),
+        name="comparison",
+        title=f"Paired differences from {criteria.baseline}, {metric.points}{metric.better}",
+        caption=" ".join(filter(None, notes)),
     )
 
 

@@ -5,7 +5,7 @@ A line or a bar is the mean over seeds, and a band reaches from the lowest seed 
 `rows` come from `learning_curves` and `mechanism` in evidence/saved.py.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -120,14 +120,14 @@ def attention_by_distance(rows: pd.DataFrame) -> Figure:
     for part, (axis,) in zip(panels.values(), axes, strict=True):
         axis.axhline(1, color=style.QUIET, linewidth=0.8, linestyle=":", zorder=0)
         is_first = part["name"] == "attention_first"
-        plot.lines(axis, part[~is_first], "x", _times("highest"))
-        plot.lines(axis, part[is_first], "x", _times("the first token"), is_named=False)
+        plot.lines(axis, part[~is_first], "x", partial(_times, "highest"))
+        plot.lines(axis, part[is_first], "x", partial(_times, "the first token"), is_named=False)
         _distance_axis(axis, sorted(part["x"].unique()))
     return figure
 
 
-def _times(what: str) -> Callable[["pd.Series[float]"], str]:
-    return lambda mean: f"{what} {mean.max():.2f} times uniform"
+def _times(what: str, mean: "pd.Series[float]") -> str:
+    return f"{what} {mean.max():.2f} times uniform"
 
 
 def _first(rows: pd.DataFrame) -> pd.DataFrame:
@@ -169,12 +169,10 @@ def probe_by_layer(rows: pd.DataFrame) -> Figure:
     lowest = rows.loc[rows["name"] == "probe_r2", "value"].min()
     caption += f"; R² below {LEAST_R2} is not shown" * bool(lowest < LEAST_R2)
     figure, panels = plot.panel_figure(rows, caption, (3.0, 3.6), ratios=(1, 1))
+    shown = ("probe_r2", "R²", 1), ("probe_within_2", "within 2 tokens, %", 100)
     for part, pair in panels:
-        for axis, value, label in zip(
-            pair, ("probe_r2", "probe_within_2"), ("R²", "within 2 tokens, %"), strict=True
-        ):
-            unit = 1 if value == "probe_r2" else 100
-            own = part[part["name"] == value]
+        for axis, (name, label, unit) in zip(pair, shown, strict=True):
+            own = part[part["name"] == name]
             own = own.assign(value=unit * own["value"])
             is_baseline = own["layer"] == WHOLE
             baseline = own.loc[is_baseline, "value"].mean()
