@@ -1,7 +1,6 @@
 """The answer of a report: its first lines, and a row for each comparison."""
 
 import pandas as pd
-import pytest
 
 from posfuse.report.sections.answer import answers, counted, rows_of, rules
 from posfuse.statistics import paired as st
@@ -12,14 +11,7 @@ from posfuse.statistics.power import seeds_for_decision, seeds_for_equivalence
 def compared(deltas, margin=0.5, **more):
     """Comparisons from the differences of each fusion, in points by seed; `more` are columns."""
     labels = {"data": "tiny", "encoding": "sinusoidal", "variant": "", "baseline_variant": ""}
-    rows = [
-        {
-            "fusion": fusion,
-            "seeds": list(range(len(values))),
-            **judge(values, Criteria(margin=margin)),
-        }
-        for fusion, values in deltas.items()
-    ]
+    rows = [{"fusion": name, **judge(d, Criteria(margin=margin))} for name, d in deltas.items()]
     return pd.DataFrame(rows).assign(**{**labels, "role": "primary", **more})
 
 
@@ -84,32 +76,26 @@ def test_exploratory_differences_have_no_verdict():
     assert [row.verdict for row in rows] == ["ahead", "exploratory"]
     p = f"{st.p_paired_t(deltas['none']):.3f}"
     assert rows[1].details.endswith(f"3 seeds, exploratory: p {p}, not adjusted.")
-    alone, _ = answer_of(frame[1:], primary=("concat",))
-    all_exploratory = "No difference from add is in the primary family, so all are exploratory."
-    assert alone == [all_exploratory]
+    (alone,), _ = answer_of(frame[1:], primary=("concat",))
+    assert alone == "No difference from add is in the primary family, so all are exploratory."
 
 
-@pytest.mark.parametrize(
-    ("columns", "values"),
-    [
+def test_settings_and_encodings_are_named_if_rows_differ_in_them():
+    for columns, values in (
         (["variant", "baseline_variant"], ["model.d_model=16", "model.d_model=8"]),
         (["encoding"], ["sinusoidal", "rope"]),
-    ],
-)
-def test_settings_and_encodings_are_named_if_rows_differ_in_them(columns, values):
-    frames = [compared({"mul": [10, 10.5, 11]}, **dict.fromkeys(columns, v)) for v in values]
-    _, rows = answer_of(*frames)
-    assert [row.comparison for row in rows] == [f"tiny, {v}: mul - add" for v in values]
+    ):
+        frames = [compared({"mul": [10, 10.5, 11]}, **dict.fromkeys(columns, v)) for v in values]
+        _, rows = answer_of(*frames)
+        assert [row.comparison for row in rows] == [f"tiny, {v}: mul - add" for v in values]
 
 
 def test_operators_at_several_scales_are_compared_at_their_best():
     chosen = {"at": "2", "baseline_scale": "4", "baseline_at": "4"}
     best = compared({"mul": [10, 10.5, 11]}, **chosen, choices=3, baseline_choices=3)
     first, (row,) = answer_of(best)
-    assert first[2] == (
-        "Each operator has its own best model.token_scale (chosen by the same seeds that are "
-        "tested)."
-    )
+    how = "(chosen by the same seeds that are tested)."
+    assert first[2] == f"Each operator has its own best model.token_scale {how}"
     assert row.comparison == "tiny: mul (at 2) - add (at 4)"
     both = best.assign(at="2, lr 0.1", baseline_lr="0.3", baseline_at="4, lr 0.3")
     first, (row,) = answer_of(both)

@@ -19,19 +19,16 @@ AT = {
     "add": [(0.9, 0.6, 0.5), (0.8, 0.7, 0.4), (0.7, 0.5, 0.5)],
     "concat": [(0.9, 0.9, 0.7), (0.8, 0.8, 0.8), (0.6, 0.9, 0.6)],
 }
-
-
 TRAINED = {"settings": {"data.max_len": 16}}
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     root = tmp_path_factory.mktemp("lengths") / "sweep"
-    for fusion, rows in AT.items():
-        for seed, accuracies in enumerate(rows):
-            by_length = zip(("16", "32", "128"), accuracies, strict=True)
-            lengths = {length: {"accuracy": accuracy} for length, accuracy in by_length}
-            write_record(root, 0.5, fusion, seed, lengths=lengths, **TRAINED)
+    for fusion, seed in product(AT, range(3)):
+        by_length = zip(("16", "32", "128"), AT[fusion][seed], strict=True)
+        lengths = {length: {"accuracy": accuracy} for length, accuracy in by_length}
+        write_record(root, 0.5, fusion, seed, lengths=lengths, **TRAINED)
     return collect(root)[0]
 
 

@@ -1,5 +1,7 @@
 """Runs that solve their task: the threshold, the shares, and their paired difference."""
 
+from itertools import product
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -26,22 +28,21 @@ def frame(accuracies, data="task", classes=5):
     return pd.DataFrame(rows)
 
 
-def table_of_pairs(both, one_only, other_only, neither):
-    one = [True] * (both + one_only) + [False] * (other_only + neither)
-    other = [True] * both + [False] * one_only + [True] * other_only + [False] * neither
-    return one, other
+def pairs_of(*counts):
+    """The outcomes of two arms, from the numbers of pairs of both, one, the other, and neither."""
+    return np.repeat([[True, True, False, False], [True, False, True, False]], counts, axis=1)
 
 
 def test_the_interval_of_paired_shares_is_the_published_one():
-    for cells, expected in (
-        ((14, 5, 0, 22), (0.011, 0.226)),  # Altman et al. 2000, Statistics with Confidence, p. 52
-        ((59, 6, 16, 80), (-0.1186, -0.0046)),  # Fagerland et al. 2017, chapter 8: Cavo et al. 2012
+    # Altman et al. 2000, Statistics with Confidence, p. 52; Fagerland et al. 2017, chapter 8: Cavo
+    # et al. 2012, and with the arms swapped.
+    for counts, expected, digits in (
+        ((14, 5, 0, 22), (0.011, 0.226), 1e-3),
+        ((59, 6, 16, 80), (-0.1186, -0.0046), 1e-4),
+        ((59, 16, 6, 80), (0.0046, 0.1186), 1e-4),
     ):
-        digits = 1e-3 if cells[0] == 14 else 1e-4
-        found = paired_share_interval(*table_of_pairs(*cells))
-        assert found == pytest.approx(expected, abs=0.51 * digits), cells
-    swapped = paired_share_interval(*reversed(table_of_pairs(59, 6, 16, 80)))
-    assert swapped == pytest.approx((0.0046, 0.1186), abs=1e-4)
+        found = paired_share_interval(*pairs_of(*counts))
+        assert found == pytest.approx(expected, abs=0.51 * digits), counts
     assert np.isnan(paired_share_interval([], [])).all()
 
 
@@ -116,18 +117,15 @@ def test_shares_at_each_operators_best_values():
 
 
 def test_a_threshold_is_of_the_metric_that_is_compared(tmp_path):
-    for fusion, shift in (("add", 0.0), ("concat", 0.3)):
-        for seed in range(3):
-            share = 0.2 * seed + shift
-            scores = {"exact_match": share, "accuracy": 0.9, "bits_per_byte": 2.0 - seed}
-            write_record(tmp_path, 0.9, fusion, seed, test=scores)
+    for seed, (fusion, shift) in product(range(3), (("add", 0.0), ("concat", 0.3))):
+        share = 0.2 * seed + shift
+        scores = {"exact_match": share, "accuracy": 0.9, "bits_per_byte": 2.0 - seed}
+        write_record(tmp_path, 0.9, fusion, seed, test=scores)
     posfuse_report(tmp_path, "--metric=exact_match", "--solved=35")
     page = tmp_path / "report" / "index.html"
     table = pd.read_csv(page.parent / "tables" / "solved.csv")
     assert table[["solved", "n"]].to_numpy().tolist() == [[1, 3], [2, 3]]
     assert "its test exact match is above this number of percent. exact match: " in page.read_text()
-    _, error = posfuse_report(tmp_path, "--metric=exact_match", "--solved=0.35")
-    assert error == "error: --solved: must be in percent, below 100 (got 0.35), for example 90"
     _, error = posfuse_report(tmp_path, "--metric=bits_per_byte", "--solved=35")
     assert error == "error: --solved: is in percent, but bits per byte is compared; remove it"
 
@@ -152,6 +150,6 @@ def test_a_report_has_the_table_if_it_is_asked_for_and_removes_that_of_an_earlie
 
 
 def test_a_threshold_of_no_percent_is_refused(tmp_path):
-    for wrong in ("0", "100", "nan"):
-        _, error = posfuse_report(tmp_path, "--solved", wrong)
-        assert error.startswith("error: --solved: must be in percent, below 100")
+    for wrong in ("0", "0.35", "100", "nan"):
+        line = f"error: --solved: must be in percent, below 100 (got {wrong}), for example 90"
+        assert posfuse_report(tmp_path, "--solved", wrong) == ("", line)

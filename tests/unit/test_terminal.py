@@ -46,18 +46,14 @@ def rows_of(table, width):
     return [" ".join(line.split()) for line in text.splitlines() if line.strip(" ─")]
 
 
-def table(*columns, rows):
-    return Table("name", "Title", "", list(columns), rows, pd.DataFrame())
+def table(columns, rows):
+    return Table("name", "Title", "", columns, rows, pd.DataFrame())
 
 
-WIDE = table(
-    *COLUMNS,
-    rows=[
-        [data, "rope", f, "8", f"+{n}.83 ± 13.33", "-18.5 to +94.8", "", f"by {n} points"]
-        for data in CORPORA
-        for n, f in enumerate(FUSIONS)
-    ],
-)
+WIDE = table(COLUMNS, [
+    [data, "rope", f, "8", f"+{n}.83 ± 13.33", "-18.5 to +94.8", "", f"by {n} points"]
+    for data, (n, f) in product(CORPORA, enumerate(FUSIONS))
+])  # fmt: skip
 
 
 def test_a_table_leaves_out_columns_that_say_nothing_and_states_those_of_one_value():
@@ -65,7 +61,7 @@ def test_a_table_leaves_out_columns_that_say_nothing_and_states_those_of_one_val
     same = "encoding rope, n 8, 95 % t -18.5 to +94.8"
     assert lines[:3] == ["Title", f"All rows: {same}.", "data fusion mean difference verdict"]
     assert lines[3] == "bbc_lead_paragraph add +0.83 ± 13.33 by 0 points"
-    (_, heading, row) = rows_of(table("a", "b", "c", rows=[["1", "", "x"]]), 200)
+    (_, heading, row) = rows_of(table(["a", "b", "c"], [["1", "", "x"]]), 200)
     assert (heading, row) == ("a c", "1 x")  # one row has no others
 
 
@@ -92,7 +88,7 @@ def test_no_heading_is_broken_within_a_word():
 
 
 def test_a_name_wider_than_the_terminal_is_broken_and_the_rest_is_there():
-    lines = rows_of(table("arm", "mean", rows=[["x" * 30, "1.50 ± 0.20"], ["y", "2.00"]]), 24)
+    lines = rows_of(table(["arm", "mean"], [["x" * 30, "1.50 ± 0.20"], ["y", "2.00"]]), 24)
     assert lines[2:] == [f"{'x' * 11} 1.50 ± 0.20", "x" * 11, "x" * 8, "y 2.00"]
 
 
