@@ -12,7 +12,7 @@ from processes import HANG
 from small_records import posfuse_report, write_failure, write_record, write_sweep
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-DOCS = Path(__file__).parents[2] / "docs"
+PAGES = sorted((Path(__file__).parents[2] / "docs").rglob("index.html"))
 OPENINGS = itertools.count()
 NASTY = "<img src=x onerror=alert(1)>&amp;$x_1$"
 FLAGS = (
@@ -29,11 +29,8 @@ pytestmark = pytest.mark.skipif(
 def page(tmp_path_factory):
     """The report of a small sweep, some of its texts hostile."""
     root = tmp_path_factory.mktemp("page") / "sweep"
-    accuracies = {
-        "add": [0.5, 0.6, 0.7],
-        "concat": [0.6, 0.65, 0.8],
-        "gate_scalar": [0.7, 0.8, 0.9],
-    }
+    accuracies = {"add": [0.5, 0.6, 0.7], "concat": [0.6, 0.65, 0.8]}
+    accuracies["gate_scalar"] = [0.7, 0.8, 0.9]
     task = {"data.corpus._target_": "posfuse.data.bbc.lead_story"}  # at two lengths
     labels = ["<b>", NASTY]
     write_sweep(root, accuracies, settings=task)
@@ -143,11 +140,11 @@ return [...[...texts].map(text => contrast(text)), ...arrows];
 """
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_texts_have_enough_contrast(scheme, opened, page):
-    features = [{"name": "prefers-color-scheme", "value": scheme}]
+def test_texts_have_enough_contrast_on_a_dark_page(opened, page):
+    """The test of widths does this for light pages."""
+    features = [{"name": "prefers-color-scheme", "value": "dark"}]
     opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-    for path in (page, *sorted(DOCS.rglob("index.html"))):
+    for path in (page, *PAGES):
         show(opened, path)
         contrasts = opened.execute_script(CONTRASTS)
         assert len(contrasts) > 50, path
@@ -245,7 +242,7 @@ return !box || box.scrollWidth <= box.clientWidth;
 
 
 def test_at_each_width_nothing_is_cut_overlaps_is_pale_or_small(opened, page, foreign):
-    for path in (page, foreign, *sorted(DOCS.rglob("index.html"))):
+    for path in (page, foreign, *PAGES):
         show(opened, path)
         opened.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
         for width in (400, 800, 1280):
@@ -287,13 +284,19 @@ return sentences.filter((text, i) => sentences.indexOf(text) < i);
 """
 
 
-def test_no_page_of_the_docs_repeats_a_sentence(opened):
+def printed_pages(browser):
+    paper = {"paperWidth": 8.27, "paperHeight": 11.7}
+    printed = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", paper)["data"])
+    return len(re.findall(rb"/Type\s*/Page\b(?!s)", printed))
+
+
+def test_a_page_of_the_docs_repeats_no_sentence_and_prints_on_six_pages_at_most(opened):
     """The small sweep is no example: its corpora have equal results, and so equal sentences."""
-    pages = sorted(DOCS.rglob("index.html"))
-    assert len(pages) > 3
-    for page in pages:
+    assert len(PAGES) > 3
+    for page in PAGES:
         show(opened, page)
         assert opened.execute_script(REPEATED) == [], page
+        assert 1 <= printed_pages(opened) <= 6, page
 
 
 PLACES_OF_NAMES = """
@@ -313,18 +316,6 @@ def test_the_names_of_a_row_stay_in_view(opened, page):
     before, after = opened.execute_script(PLACES_OF_NAMES)
     assert after == pytest.approx(before, abs=1)
     assert len(set(before)) > 1
-
-
-def printed_pages(browser):
-    paper = {"paperWidth": 8.27, "paperHeight": 11.7}
-    printed = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", paper)["data"])
-    return len(re.findall(rb"/Type\s*/Page\b(?!s)", printed))
-
-
-def test_every_page_of_the_docs_prints_on_six_pages_at_most(opened):
-    for page in sorted(DOCS.rglob("index.html")):
-        show(opened, page)
-        assert 1 <= printed_pages(opened) <= 6, page
 
 
 def test_it_prints_on_few_pages_with_what_is_behind_each_answer_and_claim(opened):

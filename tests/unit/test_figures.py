@@ -12,7 +12,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from posfuse.evidence.collect import collect
+from posfuse.evidence.collect import CELL, collect
 from posfuse.report.figures.plot import heatmap
 from posfuse.report.figures.style import LOOKS, LineName, Look, apart, grid, look, settle
 from posfuse.report.figures.svg import TITLE, mark, save
@@ -26,7 +26,6 @@ from posfuse.statistics.comparisons import cells as cells_of
 from posfuse.verdicts.claims import Claims
 from small_records import write_record
 
-CELL = ["data", "encoding", "fusion", "variant"]
 ODD = "a_$x_<b>&$\"id='1'"  # mathtext, XML and an attribute, in a name
 
 
@@ -96,23 +95,15 @@ def values(fusions=("add", "concat"), n=5, data=("tiny",), scales=SCALES):
     each operator is best at scale 1."""
     rows = [
         (corpus, fusion, text, number, 50.0 + 10 * k + i)
-        for corpus in data
-        for k, fusion in enumerate(fusions)
+        for corpus, (k, fusion) in product(data, enumerate(fusions))
         for i, (text, number) in enumerate(scales)
     ]
     cells = pd.DataFrame(rows, columns=["data", "fusion", "scale", "scale_number", "mean"])
     text, mean, one = cells["scale"], cells["mean"], 1.0 if n > 1 else np.nan
     return cells.assign(
-        encoding="sin",
-        variant="",
-        n=n,
-        std=2 * one,
-        low=mean - 3 * one,
-        high=mean + 3 * one,
-        best=text == "1",
-        learned=text == "learned",
-        sqrt_d=text == "sqrt_d = 8",
-    )
+        encoding="sin", variant="", n=n, std=2 * one, low=mean - 3 * one, high=mean + 3 * one,
+        best=text == "1", learned=text == "learned", sqrt_d=text == "sqrt_d = 8",
+    )  # fmt: skip
 
 
 def marked(figure):
@@ -173,15 +164,14 @@ def test_panels_name_the_overrides_that_not_all_of_them_have(other):
     assert titles == ([[], []] if other == "lr=1" else [["lr=1"], ["lr=2"]])
 
 
-def test_a_forest_leaves_out_the_variant_of_all_rows():
-    comparisons, _ = compare(sweep(corpora=["short"]).assign(variant="lr=1"), Criteria())
-    figure = differences.forest(comparisons, Criteria())
+def test_a_forest_leaves_out_the_variant_of_all_rows(comparisons):
+    one = comparisons[:1].assign(variant="lr=1")
+    figure = differences.forest(one, Criteria())
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["sin concat"]
     assert "lr=1" not in " ".join(marked(figure))
-    both = pd.concat([comparisons, comparisons.assign(variant="lr=2")])
-    found = " ".join(marked(differences.forest(both, Criteria())))
-    assert "short sin concat lr=1: " in found
-    assert "short sin concat lr=2: " in found
+    both = differences.forest(pd.concat([one, one.assign(variant="lr=2")]), Criteria())
+    names = [text.partition(": ")[0] for text in marked(both)]
+    assert names == [f"short sin concat lr={n}" for n in (1, 2)]
 
 
 def test_forest_rows_show_the_means_and_the_numbers():
@@ -250,11 +240,8 @@ def test_names_at_the_lines_ends_do_not_touch_and_are_inside_the_figure():
             assert len(boxes) >= len(LOOKS) - 1
             assert all(box.x1 <= figure.bbox.x1 for box in boxes)
             assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
-    for figure in (
-        differences.deltas(comparisons, Criteria()),
-        paper.accuracy_latency(cells_of(runs)),
-    ):
-        assert shown <= set(texts(figure))
+    others = differences.deltas(comparisons, Criteria()), paper.accuracy_latency(cells_of(runs))
+    assert all(shown <= set(texts(figure)) for figure in others)
 
 
 def test_apart_moves_only_what_touches():
@@ -364,8 +351,8 @@ def test_labels_of_a_tuned_key_do_not_touch():
 
 
 def test_documents_that_are_too_few_for_a_probe_have_the_other_figures(tmp_path):
-    rows = [Measurement(f"patch_{name}", WHOLE, 1, 1.0) for name in (
-        "reordered_changed", "input_followed", "attention_followed")]  # fmt: skip
+    names = "reordered_changed", "input_followed", "attention_followed"
+    rows = [Measurement(f"patch_{name}", WHOLE, 1, 1.0) for name in names]
     for fusion in ("add", "concat"):
         folder = write_record(tmp_path / "sweep", 0.5, fusion)
         write_table(folder / MECHANISM, table_of(Measurement, rows))
