@@ -130,17 +130,14 @@ def test_a_result_that_is_not_the_one_asked_for_is_left_out_and_missing(tmp_path
 
 def test_missing_names_the_runs_that_the_sweep_lists(tmp_path):
     root = write_sweep(tmp_path / "sweep", {"add": [0.5]})
+    lacks = [f"tiny/sinusoidal/{run}" for run in ("add/seed=1", "concat/seed=0", "concat/seed=1")]
     for params, task in (
         ({"fusion": "add,concat", "seed": "range(0,2)"}, []),
         ({"seed": "7"}, ["fusion=add,concat", "seed=range(0,2)"]),
     ):
         ask(root, params, task)
         for folder in (root, tmp_path):
-            assert sorted(missing(folder, collect(folder)[0])) == [
-                "tiny/sinusoidal/add/seed=1",
-                "tiny/sinusoidal/concat/seed=0",
-                "tiny/sinusoidal/concat/seed=1",
-            ]
+            assert sorted(missing(folder, collect(folder)[0])) == lacks
 
 
 def test_a_report_has_its_page_tables_and_figures(whole_report):
@@ -182,14 +179,12 @@ def test_a_sweep_that_was_renamed_and_resumed_is_one_sweep(tmp_path):
 
 
 def test_a_page_replaces_a_link_and_not_its_target(tmp_path):
-    write_sweep(tmp_path / "mine", {"add": [0.5, 0.6], "concat": [0.5, 0.7]})
-    target, page = tmp_path / "target", tmp_path / "out" / "index.html"
+    target, link = tmp_path / "target", tmp_path / "index.html"
     target.write_text("kept")
-    page.parent.mkdir()
-    page.symlink_to(target)
-    reported(tmp_path / "mine", "--out", page.parent)
+    link.symlink_to(target)
+    page.write([], "mine", "posfuse report mine", pd.DataFrame(), tmp_path)
     assert target.read_text() == "kept"
-    assert not page.is_symlink()
+    assert not link.is_symlink()
 
 
 def test_ids_of_a_page_are_unique_and_every_reference_is_found(whole_report):
@@ -292,18 +287,15 @@ def test_a_renamed_sweep_lacks_the_same_runs(whole, tmp_path):
         whole.rename(folder)  # the first time to its own name
         runs, _ = collect(folder)
         assert missing(folder, runs) == [name]
-        assert failures(folder, runs) == [
-            "runs without a result: 1 failed",
-            f"{folder / name}: no luck",
-        ]
+        failed = ["runs without a result: 1 failed", f"{folder / name}: no luck"]
+        assert failures(folder, runs) == failed
 
 
 def test_a_refused_command_does_not_make_a_finished_run_one_without_a_result(tmp_path):
-    sweep = write_sweep(tmp_path / "mine", {"add": [0.5]})
-    (folder,) = (path.parent for path in sweep.rglob("result.json"))
+    folder = write_record(tmp_path, 0.5)
     for kind, expected in (("config", 0), ("failed", 2)):
         write_failure(folder, kind, "data.path: no folder")
-        assert len(failures(sweep, collect(sweep)[0])) == expected
+        assert len(failures(tmp_path, collect(tmp_path)[0])) == expected
 
 
 def test_failures_of_another_sweep_are_not_those_of_a_sweep_with_the_name_of_its_corpus(tmp_path):
@@ -536,9 +528,7 @@ def test_every_claim_of_the_users_own_file_gets_a_verdict(tmp_path):
     text = f"Mine {'is long ' * 10}enough."
     own.write_text(f"claims: [{{name: n, text: {text}, kind: gain, where: {{data: other}}}}]")
     shown, _ = posfuse_report(root, "--claims", own)
-    lines = shown.splitlines()
-    first = next(i for i, line in enumerate(lines) if line.startswith("UNDECIDED    Mine is long"))
-    assert re.fullmatch(r" {13}\S.* enough\. *", lines[first + 1])
+    assert re.search(r"^UNDECIDED    Mine is long.*\n {13}\S.* enough\. *$", shown, re.MULTILINE)
     assert "To settle it: needs runs with data=other" in " ".join(shown.split())
     assert "match no runs" not in shown
     assert (root / "report" / "index.html").read_text().count('class="verdict ') == 1
@@ -550,10 +540,9 @@ def test_a_sweep_is_exploratory_unless_it_tests_a_frozen_plan(tmp_path):
         assert plan_status(tmp_path / name, name).startswith("This sweep is exploratory: no plan")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "plan.yaml").write_text("digest: x")
+    of_study = "These are the test runs of the study mine, whose own report has its verdicts."
     for name in ("mine_test", "mine_r1_test", "mine_r12_null_test"):
-        assert plan_status(tmp_path / name, name) == (
-            "These are the test runs of the study mine, whose own report has its verdicts."
-        )
+        assert plan_status(tmp_path / name, name) == of_study
     assert "exploratory" in plan_status(tmp_path / "mine", "mine")
 
 
