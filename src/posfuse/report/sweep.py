@@ -88,7 +88,6 @@ class Sweep:
 
     @cached_property
     def pretraining_effect(self) -> pd.DataFrame:
-        """The changes of the gains by pretraining."""
         return pretraining_effect(self.comparisons, self.criteria)
 
     @cached_property
@@ -114,7 +113,6 @@ class Sweep:
 
     @cached_property
     def verdicts(self) -> list[ClaimVerdict]:
-        """The verdicts on all claims."""
         others = {}
         for name in {claim.metric for claim in self.claims.claims} - {self.metric.name}:
             own = criteria_for(self.criteria, METRICS[name])

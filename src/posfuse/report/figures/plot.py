@@ -104,7 +104,6 @@ def line(
 
 
 def dot(axis: Axes, x: float, y: float, fusion: str, size: float, text: str) -> Line2D:
-    """A mark of one value, with its hover text."""
     one = look(fusion)
     (point,) = axis.plot(
         [x], [y], marker=one.marker, color=one.color, linestyle="", markersize=size,

@@ -162,7 +162,6 @@ class LineName(Text):
 
 
 def operator_name(fusion: str) -> str:
-    """The short name of an operator in a figure."""
     return short(fusion.replace("_linear_start", ", linear"), 20)
 
 

@@ -36,7 +36,6 @@ def section(sweep: Sweep) -> Section:
 
 
 def question(sweep: Sweep) -> str:
-    """The question that the comparisons of the sweep answer."""
     base, corpora = sweep.criteria.baseline, sorted(set(sweep.runs["data"]))
     more = f" and {len(corpora) - MOST} more" if len(corpora) > MOST else ""
     where = f"{', '.join(corpora[:MOST])}{more}"

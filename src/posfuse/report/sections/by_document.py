@@ -95,7 +95,6 @@ def _p_by_seed(seeds: Sequence[int], p_values: Sequence[float]) -> str:
 
 
 def bins_table(bins: pd.DataFrame, trends: pd.DataFrame, baseline: str) -> Table:
-    """The gain by document length inside each corpus, with its trend."""
     slopes = trends[[*CELL, "mean", "p_t"]].rename(columns={"mean": "slope"})
     return table_of(
         bins.drop(columns="gains", errors="ignore").merge(slopes, "left", CELL),
@@ -121,7 +120,6 @@ def _trend(slope: float, p: float) -> str:
 
 
 def interactions_table(interactions: pd.DataFrame, criteria: Criteria) -> Table:
-    """Does the gain grow with length, across corpora?"""
     metric = criteria.metric
     return table_of(
         interactions,

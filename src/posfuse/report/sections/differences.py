@@ -125,7 +125,6 @@ def differences_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
 
 
 def tests_table(comparisons: pd.DataFrame, criteria: Criteria) -> Table:
-    """The p-values of each difference, and the verdict."""
     return table_of(
         comparisons,
         [

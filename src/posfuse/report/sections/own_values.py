@@ -74,7 +74,6 @@ def own_best_tables(own_best: OwnBest, criteria: Criteria) -> list[Table]:
 
 
 def best_table(own_best: OwnBest, criteria: Criteria) -> Table:
-    """The operators compared with the baseline, each at its own best values."""
     best, keys, base, metric = own_best.best, own_best.keys, criteria.baseline, criteria.metric
     columns = verdict_columns(metric, "at best")
     columns += [(key, _value, key, f"{key}_edge") for key in keys]
