@@ -15,7 +15,6 @@ from posfuse.report import page
 from posfuse.runs import records
 from small_runs import write_corpus
 
-N_DOCUMENTS = 40
 NAMES = {"data": "tiny", "encoding": "sinusoidal", "fusion": "add"}  # of a sweep's own run
 CONFIG = """
 data:
@@ -88,16 +87,11 @@ def ask(root: Path, params: Any, task: Iterable[str] = (), **sweeper: Any) -> No
 
 def write_predictions(folder: Path, accuracy: float, shift: int = 0) -> None:
     """The first `accuracy` of the documents are correct; `shift` changes their labels."""
-    index = np.arange(N_DOCUMENTS)
+    index = np.arange(40)
     label = (index + shift) % 2
-    right = index < round(accuracy * N_DOCUMENTS) if np.isfinite(accuracy) else index < 0
-    columns = {
-        "index": index,
-        "length": 5 + index,
-        "group": index,
-        "label": label,
-        "predicted": np.where(right, label, 1 - label),
-    }
+    is_right = index < np.nan_to_num(np.round(40 * accuracy), posinf=0)
+    columns = {"index": index, "length": 5 + index, "group": index, "label": label}
+    columns["predicted"] = np.where(is_right, label, 1 - label)
     pd.DataFrame(columns).to_parquet(folder / "predictions.parquet", index=False)
 
 
