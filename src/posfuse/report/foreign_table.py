@@ -93,7 +93,8 @@ def sections_of(arguments: Namespace, criteria: Criteria) -> list[Section]:
     """The sections of the report of a foreign table."""
     columns = columns_of(arguments)
     results = read_foreign(arguments.table, columns)
-    paired, notes = not arguments.unpaired, []
+    paired = not arguments.unpaired
+    notes: list[str] = []
     if not arguments.all_pairs:
         names = sorted(results["name"].unique())
         baseline = {canonical(name): name for name in names}.get(canonical(criteria.baseline))
@@ -178,7 +179,7 @@ def _cautions(
         names = [(row["group"], row["name"]), (row["group"], row["than"])]
         one, other = (arms[key] for key in names)
         if "," not in row["n"]:  # paired: the seeds in common
-            one, other = one[one.index.isin(other.index)], other[other.index.isin(one.index)]
+            one, other = one.align(other, join="inner")
         own = {
             " ".join(filter(None, key)): Arm(values.tolist() if is_seed else (), perfect=perfect)
             for key, values in zip(names, (one, other), strict=True)
