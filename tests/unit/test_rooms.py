@@ -1,7 +1,5 @@
-"""Which folder of `src` may import which, and that no modules import each other in a cycle.
-
-Imports inside functions count as well.
-"""
+"""The table of allowed imports in CONTRIBUTING.md is true, and no modules import each other in a
+cycle. Imports inside functions count as well."""
 
 import ast
 import re
@@ -14,35 +12,36 @@ MODULES = {
     ".".join(path.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__"): path
     for path in SRC.rglob("*.py")
 }
-FOR_ALL = ("config", "limits", "errors", "untrusted", "seals")  # except for the model
-MAY_IMPORT = {
-    "posfuse": "",  # the version
-    "posfuse.config": "",
-    "posfuse.limits": "",
-    "posfuse.errors": "",
-    "posfuse.untrusted": "",
-    "posfuse.seals": "",
-    "posfuse.model": "",
-    "posfuse.data": "",
-    "posfuse.runs": "data",
-    "posfuse.process": "",
-    "posfuse.training": "model data runs process",
-    "posfuse.sweeps": "runs process",
-    "posfuse.tracking": "runs process",
-    "posfuse.tracking.dashboard": "tracking runs process evidence statistics report",
-    "posfuse.evidence": "runs data",
-    "posfuse.statistics": "runs evidence",
-    "posfuse.verdicts": "runs evidence statistics",
-    "posfuse.report": "runs data evidence statistics verdicts",
-    "posfuse.study": "runs process evidence statistics verdicts report",  # trains by the command
-    "posfuse.cli": "process options",  # the commands' modules by name
-    "posfuse.options": "evidence",
-    "posfuse.train": "model data runs process training sweeps tracking",
-    "posfuse.__main__": "cli",
-    "hydra_plugins": "sweeps runs process",
-}
-
 EVIDENCE = [f"posfuse.{room}" for room in ("evidence", "statistics", "verdicts", "report", "study")]
+DASHBOARD = "posfuse.tracking.dashboard"
+
+
+def read_table() -> tuple[dict[str, set[str]], set[str]]:
+    """Package or module -> those that it may import, and those that all but the model may import:
+    the table of CONTRIBUTING.md."""
+    page = (SRC.parent / "CONTRIBUTING.md").read_text()
+    rows = re.findall(r"^\| (`src/.*?) \| (.*) \| (.*) \|$", page, re.M)
+    rooms_of_rows = [
+        [path.replace("/", ".") for path in re.findall(r"`src/(\S+?)(?:\.py)?`", first)]
+        for first, _, _ in rows
+    ]
+    by_name = {room.rpartition(".")[2]: room for rooms in rooms_of_rows for room in rooms}
+
+    def named(text: str) -> set[str]:
+        return {by_name[word] for word in re.findall(r"\w+", text) if word in by_name}
+
+    may_import, for_all = {"posfuse": set(), "posfuse.__main__": {"posfuse.cli"}}, set()
+    for rooms, (_, contents, allowed) in zip(rooms_of_rows, rows, strict=True):
+        usual, _, from_dashboard_only = allowed.partition(";")
+        may_import |= {room: named(usual) for room in rooms}
+        if from_dashboard_only:
+            may_import[DASHBOARD] = {*rooms} | named(allowed)
+        if "may import them" in contents:
+            for_all = {*rooms}
+    return may_import, for_all
+
+
+MAY_IMPORT, FOR_ALL = read_table()
 
 
 def lies_in(module: str, rooms: list[str]) -> bool:
@@ -73,30 +72,12 @@ def test_every_module_imports_only_from_the_rooms_that_it_may():
     for module in MODULES:
         room = max((r for r in MAY_IMPORT if lies_in(module, [r])), key=len)
         wrong += [f"{module} is in no room"] * (room == "posfuse" != module)
-        allowed = [room, *(f"posfuse.{name}" for name in MAY_IMPORT[room].split())]
-        if room != "posfuse.model":
-            allowed += [f"posfuse.{name}" for name in FOR_ALL]
+        allowed = [room, *MAY_IMPORT[room], *(FOR_ALL if room != "posfuse.model" else ())]
         ours = {name for name in imports(module) if name in MODULES} - {"posfuse", module}
-        if module != "posfuse.tracking.dashboard" and "posfuse.tracking.dashboard" in ours:
-            wrong.append(f"{module} -> posfuse.tracking.dashboard, which imports report")
+        if module != DASHBOARD and DASHBOARD in ours:
+            wrong.append(f"{module} -> {DASHBOARD}, which imports report")
         wrong += [f"{module} -> {name}" for name in sorted(ours) if not lies_in(name, allowed)]
     assert not wrong, "\n".join(wrong)
-
-
-def test_the_page_has_the_same_table():
-    page = (SRC.parent / "CONTRIBUTING.md").read_text()
-    rooms = {room.removeprefix("posfuse.") for room in MAY_IMPORT} - {"tracking.dashboard"}
-    pages = {}
-    for cells in re.findall(r"^\| (`src/\S+?`(?:, `src/\S+?`)*) \| .* \| (.*) \|$", page, re.M):
-        for path in re.findall(r"`src/(\S+?)(?:\.py)?`", cells[0]):
-            pages[path.replace("/", ".")] = set(re.findall(r"\w+", cells[1])) & rooms
-    for room, allowed in MAY_IMPORT.items():
-        if room.split(".")[-1] in ("posfuse", "__main__", "dashboard"):
-            continue
-        wanted = set(allowed.split())
-        if room == "posfuse.tracking":
-            wanted |= set(MAY_IMPORT["posfuse.tracking.dashboard"].split()) - {"tracking"}
-        assert pages[room] == wanted, room
 
 
 def test_packages_are_imported_in_their_rooms_only():
