@@ -30,12 +30,10 @@ TORCH_NAMES = {
 }  # fmt: skip
 
 
-def read_group(group: str) -> dict[str, Any]:
-    """File stem -> content of each conf/<group>/*.yaml."""
-    return {path.stem: OmegaConf.load(path) for path in sorted((CONF_DIR / group).glob("*.yaml"))}
-
-
-OPERATORS, ENCODINGS = read_group("fusion"), read_group("encoding")
+OPERATORS, ENCODINGS = (  # file stem -> content of each YAML file
+    {path.stem: OmegaConf.load(path) for path in sorted((CONF_DIR / group).glob("*.yaml"))}
+    for group in ("fusion", "encoding")
+)
 HOST = ENCODINGS.pop("host")  # a table of zeros without a pretrained model: test_hosts.py
 
 
@@ -58,10 +56,10 @@ def make_table(name: str, d_model: int, max_len: int) -> Table:
     return build(ENCODINGS[name].table, d_model=d_model, max_len=max_len)
 
 
-def make_attention(name: str) -> AttentionEncoding | None:
-    """For d=8, H=2 and 12 tokens; None where the encoding has no attention half."""
+def make_attention(name: str, max_len: int = 12) -> AttentionEncoding | None:
+    """For d=8 and H=2; None where the encoding has no attention half."""
     node = ENCODINGS[name].get("attention")
-    return build(node, d_model=8, n_heads=2, max_len=12) if node else None
+    return build(node, d_model=8, n_heads=2, max_len=max_len) if node else None
 
 
 def make_network(

@@ -18,7 +18,7 @@ from posfuse.model.network import Backbone, PositionClassifier, initialize
 from posfuse.model.polar import Pope
 from posfuse.model.untied import Diet, Tupe
 from posfuse.training.classifier import Classifier
-from variants import ENCODINGS, build, check_equal, make_fusion, make_network, make_table
+from variants import ENCODINGS, check_equal, make_attention, make_fusion, make_network, make_table
 
 NAMES = [name for name, node in ENCODINGS.items() if node.get("attention")]
 
@@ -102,9 +102,7 @@ def test_training_never_holds_all_scores(name, monkeypatch):
     monkeypatch.setitem(kernels.SCORES, "cpu", most)
     ids, held = torch.randint(words, (4, length)), []
     for causal in (False, True):
-        node = ENCODINGS[name].get("attention")
-        attention = build(node, d_model=8, n_heads=2, max_len=length) if node else None
-        encoder = Encoder(8, 2, 1, 16, position=attention, causal=causal)
+        encoder = Encoder(8, 2, 1, 16, position=make_attention(name, length), causal=causal)
         backbone = Backbone(make_fusion("add", 8), make_table(name, 8, length), encoder)
         kind = LanguageModel if causal else PositionClassifier
         model = kind(backbone, words, *([] if causal else [5]))
