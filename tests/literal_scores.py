@@ -15,6 +15,10 @@ def dot(a, b):
     return sum(x * y for x, y in zip(a, b, strict=True))
 
 
+def gelu(x):
+    return x * (1 + math.erf(x / math.sqrt(2))) / 2
+
+
 def content(q, k):
     return dot(q, k) / math.sqrt(len(q))
 

@@ -1,5 +1,7 @@
 """The encoder against nn.TransformerEncoder. Shapes: B documents, L tokens, d = 16, H = 4."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -19,16 +21,11 @@ def plain_path():
     torch.backends.mha.set_fastpath_enabled(before)
 
 
-def twins(
-    activation: str, norm_first: bool, causal: bool = False
-) -> tuple[Encoder, nn.TransformerEncoder]:
-    layer = nn.TransformerEncoderLayer(
-        D, H, FF, 0.1, activation, batch_first=True, norm_first=norm_first
-    )
-    norm = nn.LayerNorm(D) if norm_first else None
+def twins(causal: bool, **kind: Any) -> tuple[Encoder, nn.TransformerEncoder]:
+    layer = nn.TransformerEncoderLayer(D, H, FF, 0.1, batch_first=True, **kind)
+    norm = nn.LayerNorm(D) if kind["norm_first"] else None
     theirs = nn.TransformerEncoder(layer, LAYERS, norm, enable_nested_tensor=False)
-    kind = {"activation": activation, "norm_first": norm_first, "causal": causal}
-    ours = Encoder(D, H, LAYERS, FF, 0.1, **kind)
+    ours = Encoder(D, H, LAYERS, FF, 0.1, causal=causal, **kind)
     torch.manual_seed(0)
     for parameter in theirs.parameters():
         nn.init.normal_(parameter, std=0.3)
@@ -36,7 +33,7 @@ def twins(
         for i, block in enumerate(ours.blocks):
             for mine, name in TORCH_NAMES.items():
                 block.get_parameter(mine).copy_(theirs.layers[i].get_parameter(name))
-        if norm_first:
+        if norm:
             ours.norm.load_state_dict(theirs.norm.state_dict())
     return ours.eval(), theirs.eval()
 
@@ -48,7 +45,7 @@ def twins(
 def test_equals_nn_transformer_encoder(activation: str, norm_first: bool, causal: bool) -> None:
     """To the last bit where both use the same kernel of torch. Padding is after all valid tokens,
     so a causal encoder needs no mask for it."""
-    ours, theirs = twins(activation, norm_first, causal)
+    ours, theirs = twins(causal, activation=activation, norm_first=norm_first)
     x = torch.randn(3, 7, D, generator=torch.Generator().manual_seed(1))
     future = nn.Transformer.generate_square_subsequent_mask(7) if causal else None
     for lengths in (torch.tensor([7, 7, 7]), torch.tensor([7, 3, 1])):

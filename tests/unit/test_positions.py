@@ -17,8 +17,8 @@ SPREAD = torch.tensor([0, 1, 3, 4, 6, 8, 10, 11])  # eight of the twelve positio
 every_encoding = pytest.mark.parametrize("encoding", ENCODINGS)
 
 
-def random_network(fusion="gate_scalar", encoding="sinusoidal"):
-    return make_network(fusion, encoding, sampler=PositionSampler(12, 5)).eval()
+def random_network(fusion="gate_scalar", encoding="sinusoidal", reach=12):
+    return make_network(fusion, encoding, sampler=PositionSampler(reach, 5)).eval()
 
 
 def config(*overrides):
@@ -30,12 +30,9 @@ def test_a_subset_is_sorted_and_a_function_of_its_seed():
     for length in (1, 7, 50):
         found = sampler.in_training(length, 3)
         assert found.dtype == torch.int64
-        assert found.tolist() == sorted(set(found.tolist()))
         assert len(found) == length
-        assert found[0] >= 0
-        assert found[-1] < 50
+        assert found.tolist() == sorted(set(found.tolist()) & set(range(50)))
         assert torch.equal(found, sampler.in_training(length, 3))
-    assert sampler.in_training(50, 3).tolist() == list(range(50))
     assert not torch.equal(sampler.in_training(7, 3), sampler.in_training(7, 4))
 
 
@@ -52,9 +49,7 @@ def test_outside_training_the_seed_and_the_length_determine_the_subset():
 
 
 def test_without_a_range_positions_are_contiguous():
-    sampler = PositionSampler()
-    assert sampler.in_training(7, 3) == 0
-    assert sampler.outside_training(7, offset=3) == 3
+    assert PositionSampler().in_training(7, 3) == 0
     assert as_tensor(3, IDS).tolist() == list(range(3, 11))
     assert as_tensor(SPREAD, IDS) is SPREAD
 
@@ -92,7 +87,7 @@ def test_the_table_and_the_scores_take_the_given_positions(encoding):
 @torch.no_grad()
 def test_an_offset_stands_for_positions_in_a_model_and_a_folded_one(encoding):
     for reach in (None, 12):
-        network = make_network("gate_scalar", encoding, sampler=PositionSampler(reach, 5)).eval()
+        network = random_network(encoding=encoding, reach=reach)
         folded = network.fold()
         for offset in (0, 2):
             positions = as_tensor(network.sampler.outside_training(8, offset), IDS)
