@@ -8,15 +8,12 @@ import resource
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch
 
 from posfuse.process import environment
-
-
-def refuse(*_):
-    raise PermissionError
 
 
 def use(size):
@@ -36,7 +33,7 @@ def test_the_peak_of_memory_is_that_since_the_reset(monkeypatch):
     assert after < before - 2**25
     use(2**26)
     assert environment.peak_memory() > after + 2**25
-    monkeypatch.setattr(Path, "write_text", refuse)
+    monkeypatch.setattr(Path, "write_text", Mock(side_effect=PermissionError))
     environment.reset_peak_memory()  # without an error, as in some containers
 
 
@@ -50,9 +47,8 @@ def test_on_a_machine_with_a_gpu_a_run_has_the_peak_and_the_name_of_its_device(m
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
     environment.reset_peak_memory()
     assert reset == ["GPU", "/proc/self/clear_refs"]
-    seconds, seen = {"fit": 1.0}, {"documents": 1, "tokens": 1}
     for device, name in (("cpu", platform.machine()), ("cuda", "a GPU")):
-        found = environment.facts(seconds, seen, device)
+        found = environment.facts({"fit": 1.0}, {"documents": 1, "tokens": 1}, device)
         assert found["host"]["device"] == name
         assert (found["peak_memory_bytes"] == 7) == (device == "cuda")
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: 0)

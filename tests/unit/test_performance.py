@@ -10,10 +10,11 @@ import store
 
 CONSTRAINTS = (store.SCRIPTS.parent / "constraints.txt").read_text()
 TORCH = measured_code.minor(re.search(r"^torch==(\S+)$", CONSTRAINTS, re.MULTILINE)[1])
-
-
 SCRIPTS = measured_code.benchmarks(store.SCRIPTS)
 PHASES = ("training", "evaluation")
+MACHINE = {"cpu": "Intel Xeon", "bf16": "amx", "cores": 2, "gpu": None}
+AT = {"machine": MACHINE, "commit": "0123456789" * 4, "date": "2026-11-22"}
+SOURCE = "Intel Xeon with AMX, 2 cores; 2026-11-22, commit 0123456789"
 
 
 def test_the_pages_show_the_current_results_of_this_code():
@@ -23,8 +24,7 @@ def test_the_pages_show_the_current_results_of_this_code():
 
 
 def test_the_summary_has_the_figures_of_current_results_and_their_source():
-    machine = {"cpu": "Intel Xeon", "bf16": "amx", "cores": 2, "gpu": None}
-    at = {"machine": machine, "commit": "0123456789" * 4, "date": "2026-11-22", "is_current": True}
+    at = {**AT, "is_current": True}
     shown = (*performance.SPEEDS, performance.BOUND)
     columns = ["settings", "tokens", *(f"{p}: {s}" for p in PHASES for s in shown)]
     sides = [{"columns": columns, "rows": [["imdb", 223, *row]]} for row in ("abxcdy", "ef-gh-")]
@@ -37,23 +37,18 @@ def test_the_summary_has_the_figures_of_current_results_and_their_source():
         {**at, "name": "grid", "tables": [runs]},
     ]
     text = performance.summary([*results, stale])
-    assert (
-        "| imdb | 223 | training | a | b | x | e | f |\n"
-        "| imdb | 223 | evaluation | c | d | y | g | h |" in text
-    )
+    assert "| imdb | 223 | training | a | b | x | e | f |\n" in text
+    assert "| imdb | 223 | evaluation | c | d | y | g | h |" in text
     of_half = performance.summary([{**results[0], "tables": [with_half, sides[1]]}])
     assert "| imdb | 223 | training | a | b | m | x | e | f |" in of_half
-    source = "Intel Xeon with AMX, 2 cores; 2026-11-22, commit 0123456789)"
     assert "1.44 times the runs per hour of one run with two threads. ([grid](" in text
-    assert text.count(source) == 2
+    assert text.count(f"{SOURCE})") == 2
     assert "overhead" not in text
 
 
 def test_a_stale_result_is_left_out_with_the_command_that_measures_it():
-    machine = {"cpu": "Intel Xeon", "bf16": "amx", "cores": 2, "gpu": None}
-    stale = {"machine": machine, "commit": "0123456789" * 4, "date": "2026-11-22"}
-    text = performance.tables([{**stale, "name": "grid", "is_current": False}], SCRIPTS)
-    assert "measured on Intel Xeon with AMX, 2 cores; 2026-11-22, commit 0123456789. M" in text
+    text = performance.tables([{**AT, "name": "grid", "is_current": False}], SCRIPTS)
+    assert f"measured on {SOURCE}. M" in text
     assert "`python benchmarks/run.py --only grid`" in text
     assert "No result. Measure it: `python benchmarks/run.py --only overhead`" in text
 
