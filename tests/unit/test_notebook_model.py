@@ -32,13 +32,11 @@ class Reference(nn.Module):
         d, self.fusion = D, fusion
         self.embedding = nn.Embedding(WORDS, d, padding_idx=0)
         angles = torch.arange(MAX_LEN)[:, None] / 10000 ** (torch.arange(0, d, 2) / d)
-        table = torch.empty(MAX_LEN, d)
+        table = torch.randn(MAX_LEN, d)
         if encoding == "sinusoidal":
             table[:, 0::2], table[:, 1::2] = angles.sin(), angles.cos()
         elif encoding == "rope":
             table = torch.cat((angles.sin(), angles.cos()), dim=1)
-        else:
-            nn.init.normal_(table)
         self.table = nn.Parameter(table)
         self.joint: nn.Module | None = None
         if fusion in ("mlp", "gate_mlp"):  # their MLP-Gate is this MLP
