@@ -169,3 +169,5 @@ def test_a_norm_stands_between_fusion_and_encoder():
         torch.testing.assert_close(network.fuse(ids), expected, rtol=0, atol=1e-12)
         packed = network.fuse(ids[0, places], places)
         torch.testing.assert_close(packed, expected[0, places], rtol=0, atol=1e-12)
+    with pytest.raises(ValueError, match="fused_norm is 'batch'; use layer or none"):
+        make_network(fused_norm="batch")

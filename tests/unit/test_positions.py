@@ -50,6 +50,7 @@ def test_outside_training_the_seed_and_the_length_determine_the_subset():
 
 def test_without_a_range_positions_are_contiguous():
     assert PositionSampler().in_training(7, 3) == 0
+    assert PositionSampler().outside_training(7, offset=3) == 3
     assert as_tensor(3, IDS).tolist() == list(range(3, 11))
     assert as_tensor(SPREAD, IDS) is SPREAD
 
