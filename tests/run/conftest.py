@@ -3,14 +3,13 @@ file of the run works on a copy. Fixtures import what is slow: pytest's main pro
 test with -n, reads this file too."""
 
 import logging
-import sys
 from collections import namedtuple
 
 import pytest
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.singleton import Singleton
 
-from posfuse import cli
+from commands import called
 from posfuse.process import signals
 
 Result = namedtuple("Result", "code out err")
@@ -73,20 +72,14 @@ def command(kept_logging, tmp_path, monkeypatch, capsys):
     def call(*overrides):
         monkeypatch.chdir(folder)
         monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
-        monkeypatch.setattr(sys, "argv", ["posfuse", "train", *map(str, overrides)])
         capsys.readouterr()
-        code = 0
-        with signals.handling():
-            signals._received.clear()
-            try:
-                cli.main()
-            except SystemExit as end:
-                code = end.code or 0
-            finally:
-                HydraConfig.instance().cfg = None
-        shown = capsys.readouterr()
-        if isinstance(code, str):  # the interpreter prints it
-            return Result(1, shown.out, f"{shown.err}{code}\n")
-        return Result(code, *shown)
+        try:
+            out, end = called("train", *overrides)
+        finally:
+            HydraConfig.instance().cfg = None
+        err = capsys.readouterr().err
+        if isinstance(end, str):  # the interpreter prints it
+            return Result(1, out, f"{err}{end}\n")
+        return Result(end or 0, out, err)
 
     return call
