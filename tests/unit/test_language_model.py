@@ -50,7 +50,7 @@ def test_it_trains_and_a_later_token_changes_no_earlier_logit(fusion, encoding):
     """Exactly: a future score of -inf has the weight 0."""
     changed = IDS.clone()
     changed[:, 5:] = torch.tensor([[11, 12, 13], [14, 15, 16]])
-    model = language_model(fusion, encoding).train()
+    model = language_model(fusion, encoding, dropout=0.5).train()
     logits = model(IDS[:, :-1], LENGTHS - 1)
     F.cross_entropy(logits.flatten(0, 1), IDS[:, 1:].flatten()).backward()
     assert all(p.grad.isfinite().all() for p in model.parameters())
