@@ -185,10 +185,12 @@ MISTAKES = {
     "Half": (lambda e, p: (e + p)[..., :3], "Half.merge returns torch.Size([2, 3, 3]) for tokens "
              "(2, 3, 64) and a table (3, 64); return a tensor of the tokens' shape, (..., d)"),
     "Joined": (lambda e, p: (e, p), "Joined.merge returns no tensor for tokens (2, 3, 64)"),
+    "Summed": (lambda e, p: e.sum(1, keepdim=True), "Summed.merge returns torch.Size([2, 1, 64])"),
     "Wide": (lambda e, p: torch.cat((e, e), -1) @ torch.ones(64, 64), "Wide.merge fails for "
              "tokens (2, 3, 64) and a table (3, 64) (RuntimeError: mat1 and mat2 shapes"),
     "Packed": (lambda e, p: e.missing, "Packed.merge fails for tokens (2, 3, 64) and a table (3, "
                "64) (AttributeError: 'Tensor' object has no attribute 'missing'); correct it"),
+    "Divided": (lambda e, p: e + int("x"), "(ValueError: invalid literal"),
     "Called": (lambda e, p: e(p), "(TypeError: 'Tensor' object is not callable); correct it for"),
 }  # fmt: skip
 

@@ -154,7 +154,8 @@ class Reads(Add):
         (lambda i: i + 16, True),
         (lambda i: i + 1, True),
         (lambda i: 0 * i + 63, True),  # the last token
-        (lambda i: i // 16 * 16 + 15, True),  # the end of a block
+        (lambda i: i // 2 * 2 + 1, True),  # the end of a block of two
+        (lambda i: i // 16 * 16 + 15, True),
         (lambda i: torch.where(i == 0, 1, i), True),  # one place alone
         (lambda i: torch.where(i == 62, 63, i), True),
         (lambda i: (i - 16).clamp(min=0), False),
