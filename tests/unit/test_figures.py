@@ -1,5 +1,6 @@
 """The figures: every mark is at its value, names do not touch, files are stable and safe."""
 
+import io
 import re
 import xml.etree.ElementTree as ET
 from importlib.resources import files
@@ -15,7 +16,7 @@ from matplotlib.text import Text
 from posfuse.evidence.collect import CELL, collect
 from posfuse.report.figures.plot import heatmap
 from posfuse.report.figures.style import LOOKS, LineName, Look, apart, grid, look, settle
-from posfuse.report.figures.svg import TITLE, mark, save
+from posfuse.report.figures.svg import TITLE, for_page, mark, save
 from posfuse.report.sections import by_document, differences, paper, training_figures
 from posfuse.report.sections.own_values import scale
 from posfuse.report.sweep import Sweep
@@ -280,6 +281,23 @@ def test_texts_of_a_saved_figure_are_texts_titles_and_escaped(tmp_path):
     assert "&lt;b&gt;&amp;$" in svg
     assert TITLE not in svg
     assert "a\ufffdb\ufffdc\ufffd é" in "".join(root.itertext())
+
+
+def test_last_digits_of_sizes_do_not_change_the_ids_of_a_picture():
+    """Matplotlib computes the ids of clip paths from unrounded sizes."""
+    drawn = io.StringIO()
+    figure = Figure()
+    for axis in figure.subplots(1, 2):
+        axis.bar([1], [1], hatch="/")
+    figure.savefig(drawn, format="svg", metadata={"Date": None})
+    text = drawn.getvalue()
+    first, second = re.findall('<clipPath id="(.*?)"', text)
+    other = text.replace(first, "p0").replace(second, "p1")
+    svg = for_page(text, "name")
+    assert for_page(other, "name") == svg
+    used = set(re.findall(r"url\(#(.*?)\)", svg))
+    assert len(used) == 3  # two clip paths and a hatch
+    assert used < set(re.findall(r'id="(.*?)"', svg))
 
 
 def test_each_operator_has_a_look_of_its_own_and_each_verdict_the_colour_of_its_badge():

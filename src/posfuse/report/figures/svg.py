@@ -12,6 +12,7 @@ from posfuse.report.figures.style import rc_style
 
 SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+USED = re.compile(r"url\(#(.*?)\)")
 TITLE = "title:"  # the prefix of an artist's gid that contains a hover text
 
 
@@ -48,6 +49,13 @@ def for_page(drawn: str, name: str) -> str:
     root.set("role", "group")
     root.set("aria-labelledby", f"caption-{name}")
     root.set("style", "stroke-linejoin:round;stroke-linecap:butt")
+    # Matplotlib's id of a clip path is a hash of unrounded sizes, whose last digits vary.
+    paths = enumerate(root.iter(f"{{{SVG}}}clipPath"), 1)
+    clips = {path.get("id"): f"clip-{i}" for i, path in paths}
+
+    def unique(id: str) -> str:
+        return f"{prefix}-{clips.get(id, id)}"
+
     marks = 0
     for element in list(root.iter()):
         if element.tag == f"{{{SVG}}}image":
@@ -60,9 +68,9 @@ def for_page(drawn: str, name: str) -> str:
                 title.text = value.removeprefix(TITLE)
                 element.insert(0, title)
             elif key == "id":
-                element.set(key, f"{prefix}-{value}")
+                element.set(key, unique(value))
             elif key == f"{{{XLINK}}}href" and value.startswith("#"):
-                element.set(key, f"#{prefix}-{value[1:]}")
+                element.set(key, f"#{unique(value[1:])}")
             elif "url(#" in value:
-                element.set(key, value.replace("url(#", f"url(#{prefix}-"))
+                element.set(key, USED.sub(lambda used: f"url(#{unique(used[1])})", value))
     return ET.tostring(root, encoding="unicode")
