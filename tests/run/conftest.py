@@ -3,6 +3,7 @@ file of the run works on a copy. Fixtures import what is slow: pytest's main pro
 test with -n, reads this file too."""
 
 import logging
+import sys
 from collections import namedtuple
 
 import pytest
