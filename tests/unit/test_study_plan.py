@@ -73,7 +73,7 @@ def test_final_seeds_alone_choose_among_the_finalists():
     tuning = replace(STUDY.tuning, finalists=2, final_seeds="102-103")
     study = replace(STUDY, tuning=tuning)
     runs = tuned([[(90, 90), (20, 20), (80, 80)]] * 2)
-    assert finalists(study, runs) == {"add": ["t00", "t02"], "concat": ["t00", "t02"]}
+    assert finalists(study, runs) == ["add.t00", "add.t02", "concat.t00", "concat.t02"]
     scores = [[(40, 50), (60, 50)], [(90, None), (30, 20)]]
     finals = tuned(scores, (102, 103), ("t00", "t02"), best=3)
     found = choose(study, VALUES, pd.concat([runs, finals]))
@@ -86,7 +86,7 @@ def test_final_seeds_alone_choose_among_the_finalists():
 def test_a_trial_that_diverged_is_no_finalist():
     study = replace(STUDY, tuning=replace(STUDY.tuning, finalists=2, final_seeds=[102]))
     scores = [[(90, None), (50, 50), (50, 50)], [(90, None), (None, 90), (50, 50)]]
-    assert finalists(study, tuned(scores)) == {"add": ["t01", "t02"], "concat": ["t02"]}
+    assert finalists(study, tuned(scores)) == ["add.t01", "add.t02", "concat.t02"]
     nothing = tuned([[(50, 50)] * 3, [(None, 50)] * 3])
     with pytest.raises(InputError, match=r"arms\.concat: every trial diverged; lower"):
         choose(STUDY, VALUES, nothing)

@@ -88,7 +88,7 @@ def choose(study: Study, values: Mapping[str, Values], runs: pd.DataFrame) -> di
     the rows of `finished_runs`. A trial with a run that diverged is not chosen. Raises InputError
     if no trial of an arm is left.
     """
-    candidates = finalists(study, runs) if study.final_seeds else {}
+    again = finalists(study, runs) if study.final_seeds else []
     choices = {}
     for arm in study.arms:
         tried = _of_seeds(runs, arm, study.tuning_seeds)
@@ -96,8 +96,10 @@ def choose(study: Study, values: Mapping[str, Values], runs: pd.DataFrame) -> di
             trial: {key: values[f"{arm}.{trial}"][key] for key in study.tuned}
             for trial in tried["trial"].unique()
         }
-        final = _of_seeds(runs, arm, study.final_seeds or study.tuning_seeds)
-        final = final[final["trial"].isin(candidates.get(arm, list(trials)))]
+        final = tried
+        if study.final_seeds:
+            final = _of_seeds(runs, arm, study.final_seeds)
+            final = final[(arm + "." + final["trial"]).isin(again)]
         ((best, score),) = _best(study, final, 1).items()
         edges = [key for key, value in trials[best].items() if is_edge(trials, key, value)]
         last = best_was_last(final[final["trial"] == best])
@@ -105,12 +107,16 @@ def choose(study: Study, values: Mapping[str, Values], runs: pd.DataFrame) -> di
     return choices
 
 
-def finalists(study: Study, runs: pd.DataFrame) -> dict[str, list[str]]:
-    """The trials of each arm that run again, with the best means over `tuning.seeds`. If too many
-    trials diverged, there are fewer than `tuning.finalists`. Raises as `choose`."""
+def finalists(study: Study, runs: pd.DataFrame) -> list[str]:
+    """The arms and trials that run again, such as add.t00: of each arm the trials with the best
+    means over `tuning.seeds`. If too many trials diverged, there are fewer than
+    `tuning.finalists`. Raises as `choose`."""
     assert study.tuning is not None
-    number, seeds = study.tuning.finalists, study.tuning_seeds
-    return {arm: list(_best(study, _of_seeds(runs, arm, seeds), number)) for arm in study.arms}
+    names = []
+    for arm in study.arms:
+        best = _best(study, _of_seeds(runs, arm, study.tuning_seeds), study.tuning.finalists)
+        names += [f"{arm}.{trial}" for trial in best]
+    return names
 
 
 def _of_seeds(runs: pd.DataFrame, arm: str, seeds: list[int]) -> pd.DataFrame:
@@ -144,9 +150,10 @@ def is_edge(trials: Mapping[str, Values], key: str, value: Any) -> bool:
     """True if a chosen number is the smallest or the largest tried number. False if a trial has a
     name such as sqrt_d, whose place among the numbers is not known."""
     tried = [_number(trial[key]) for trial in trials.values()]
-    numbers = {number for number in tried if number is not None}
-    is_end = len(numbers) > 1 and _number(value) in (min(numbers), max(numbers))
-    return is_end and None not in tried
+    numbers = [number for number in tried if number is not None]
+    if len(numbers) < len(tried) or len(set(numbers)) == 1:
+        return False
+    return _number(value) in (min(numbers), max(numbers))
 
 
 def _number(value: Any) -> Fraction | None:

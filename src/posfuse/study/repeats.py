@@ -15,11 +15,6 @@ from posfuse.study.spec import NULL_ARM, Study, Values
 FAR = 1_000_000  # distance of the null arm's seeds from the seeds of the other arms
 
 
-def part_of(repeat: int, arm: str) -> str:
-    """The name of the part of the study with this arm of a repeat, from 1."""
-    return f"r{repeat}_null" if arm == NULL_ARM else f"r{repeat}"
-
-
 def parts_of(study: Study) -> dict[str, Study]:
     """The ordinary studies that form a study, by the part of their sweeps' names; without repeats
     the study itself, with the name "".
@@ -30,21 +25,21 @@ def parts_of(study: Study) -> dict[str, Study]:
     """
     if study.repeats == 1:
         return {"": study}
-    assert study.tuning is not None
+    arms = {arm: own for arm, own in study.arms.items() if arm != NULL_ARM}
     parts = {}
     for i in range(study.repeats):
-        for is_null in (False, True):
-            arms = {arm: own for arm, own in study.arms.items() if (arm == NULL_ARM) == is_null}
-            if arms:
-                parts[part_of(i + 1, next(iter(arms)))] = _part(study, arms, i)
+        parts[f"r{i + 1}"] = _part(study, arms, i, 0)
+        if NULL_ARM in study.arms:
+            null = {NULL_ARM: study.arms[NULL_ARM]}
+            parts[f"r{i + 1}_null"] = _part(study, null, i, FAR)
     return parts
 
 
-def _part(study: Study, arms: dict[str, Values], i: int) -> Study:
+def _part(study: Study, arms: dict[str, Values], i: int, shift: int) -> Study:
     assert study.tuning is not None
 
     def own(seeds: list[int]) -> list[int]:
-        n, shift = len(seeds) // study.repeats, FAR * (NULL_ARM in arms)
+        n = len(seeds) // study.repeats
         return [seed + shift for seed in seeds[n * i : n * (i + 1)]]
 
     tuning = replace(

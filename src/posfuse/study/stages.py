@@ -15,7 +15,7 @@ from posfuse.study.arm_sweep import OUTPUT, ArmSweep
 from posfuse.study.configurations import check_documents, compose
 from posfuse.study.looks import Progress, progress
 from posfuse.study.plan import Plan
-from posfuse.study.repeats import part_of, parts_of, units_of
+from posfuse.study.repeats import parts_of, unit_of, units_of
 from posfuse.study.run_table import finished_runs
 from posfuse.study.spec import NULL_ARM, Study, Trials, Values
 
@@ -60,11 +60,10 @@ class Stages:
     def tuning_sweep(self, part: str, own: Study) -> ArmSweep:
         """The sweep of all trials of all arms of a part (with method=tpe the known trials). Raises
         InputError unless Hydra composes them."""
-        if not own.is_searched:
-            return self._sweep_of(part, own, {arm: own.trials() for arm in own.arms})
-        if part not in self.searched:
-            self._search(part, own, may_run=False)
-        return self._sweep_of(part, own, self.searched[part])
+        trials = {arm: own.trials() for arm in own.arms}
+        if own.is_searched:
+            trials = self.searched.get(part) or self._search(part, own, may_run=False)
+        return self._sweep_of(part, own, trials)
 
     def _sweep_of(self, part: str, own: Study, trials: Trials) -> ArmSweep:
         arms = {
@@ -79,8 +78,8 @@ class Stages:
         """The name of the study, or of a part of it, in the names of its sweeps."""
         return f"{self.name}_{part}" if part else self.name
 
-    def _search(self, part: str, own: Study, may_run: bool) -> None:
-        """Let Optuna propose the trials of each arm. Those that are not done run, or end the
+    def _search(self, part: str, own: Study, may_run: bool) -> Trials:
+        """The trials of each arm that Optuna proposes. Those that are not done run, or end the
         search."""
         assert own.tuning is not None
         seeds, trials = own.tuning_seeds, own.tuning.trials
@@ -99,6 +98,7 @@ class Stages:
             return {arm: plans.scores_of(own, runs[runs["arm"] == arm]).item() for arm in newest}
 
         self.searched[part] = propose(own, score)
+        return self.searched[part]
 
     def tune(self, part: str, own: Study) -> dict[str, plans.Choice]:
         """The chosen settings of each arm of a part. Runs all trials, then the finalists with their
@@ -111,7 +111,7 @@ class Stages:
         self.say(f"tuning: {len(own.arms)} arms x {len(own.trials())} trials x {len(seeds)} seeds")
         sweep.run(sweep.arms, seeds, self.extra)
         if finals := own.final_seeds:
-            trials = finalist_arms(own, finished_runs(own, {"": sweep}))
+            trials = plans.finalists(own, finished_runs(own, {"": sweep}))
             self.say(f"tuning: {len(trials)} finalists x {len(finals)} seeds")
             sweep.run(trials, finals, self.extra)
         return plans.choose(own, sweep.values, finished_runs(own, {"": sweep}))
@@ -261,21 +261,14 @@ def propose(study: Study, score: Score) -> Trials:
     return tried
 
 
-def finalist_arms(study: Study, runs: pd.DataFrame) -> list[str]:
-    """The arms of the tuning sweep that run again with the final seeds."""
-    finalists = plans.finalists(study, runs)
-    return [f"{arm}.{trial}" for arm, trials in finalists.items() for trial in trials]
-
-
 def runs_of(
     study: Study, arms: Iterable[str], units: int
 ) -> dict[str, tuple[list[str], list[int]]]:
     """The arms and the seeds of the first units, by the part of the study."""
-    if study.repeats == 1:
-        return {"": (list(arms), study.test_seeds[:units])}
-    wanted = {part_of(unit, arm) for unit in units_of(study)[:units] for arm in study.arms}
-    runs = {}
+    unit, wanted, runs = unit_of(study), units_of(study)[:units], {}
     for part, own in parts_of(study).items():
-        if part in wanted and (named_arms := [arm for arm in arms if arm in own.arms]):
-            runs[part] = named_arms, own.test_seeds
+        named_arms = [arm for arm in arms if arm in own.arms]
+        seeds = [seed for seed in own.test_seeds if unit[seed] in wanted]
+        if named_arms and seeds:
+            runs[part] = named_arms, seeds
     return runs

@@ -20,11 +20,11 @@ from posfuse.study import caveats, forecast, tables
 from posfuse.study.arm_sweep import OUTPUT, ArmSweep, RunsFailed
 from posfuse.study.given import PATH, SEARCH
 from posfuse.study.looks import Progress, progress
-from posfuse.study.plan import Plan
+from posfuse.study.plan import Plan, finalists
 from posfuse.study.reading import read_study
 from posfuse.study.run_table import finished_runs
 from posfuse.study.spec import Study
-from posfuse.study.stages import Stages, finalist_arms, runs_of
+from posfuse.study.stages import Stages, runs_of
 
 WIDTH = 80  # of a line
 
@@ -174,7 +174,7 @@ def _tuning_status(stage: str, sweep: ArmSweep) -> None:
     runs = len(study.arms) * len(study.trials()) * len(seeds)
     _say(f"{stage}: {done} of {runs} runs are done")
     if study.final_seeds and done == runs:
-        trials = finalist_arms(study, tuned)
+        trials = finalists(study, tuned)
         done = len(sweep.results(trials, study.final_seeds))
         runs = len(trials) * len(study.final_seeds)
         _say(f"{stage}: {done} of {runs} runs of the finalists are done")
