@@ -10,10 +10,10 @@ from scipy import stats
 from posfuse.errors import InputError
 from posfuse.statistics.nested import components
 from posfuse.study import caveats, figure, forecast, results_page, tables, tables_of_arms
-from posfuse.study.looks import progress, samples_of
+from posfuse.study.looks import progress
 from posfuse.study.plan import PLAN, Choice, Plan, freeze, load_plan
 from posfuse.study.reading import read_study
-from posfuse.study.repeats import FAR, by_unit, parts_of, unit_of
+from posfuse.study.repeats import FAR, parts_of, unit_of
 from posfuse.study.spec import NULL_ARM, Assumed, Evaluation, Range, Tuning
 from posfuse.study.stages import Stages, runs_of
 from study_runs import GOOD, small_study, study_runs, write_study
@@ -63,27 +63,21 @@ def test_each_repeat_has_trials_and_seeds_of_its_own():
 def test_verdicts_are_about_the_means_of_repeats():
     """By hand: repeat 1 has (60 + 64) / 2 - (50 + 52) / 2 = 11 points."""
     own = study()
-    sample = samples_of(own, RUNS)
-    assert sample["gain"] == [11, 9, 8]
-    assert sample[NULL_ARM] == [1, -2, -1]
-    state = progress(own, RUNS)
-    gain = state.verdicts[0]
+    gain, null = progress(own, RUNS).verdicts
+    assert (gain.differences, null.differences) == ([11, 9, 8], [1, -2, -1])
     assert (gain.verdict, gain.decision.n) == ("supported", 3)
     assert gain.decision.p_difference == pytest.approx(stats.ttest_1samp([11, 9, 8], 0).pvalue)
     assert tables.numbers(gain, own.measured).endswith(", 3 repeats.")
     assert "mean over repeats of tuning" in tables.legend(own)
     assert "For tunings like these, the chance" in tables.legend(own)
-    null = state.verdicts[1].hypothesis
+    null = null.hypothesis
     assert (null.name, null.family, null.expects) == (NULL_ARM, "control", "equivalent")
 
 
 def test_a_repeat_that_lacks_a_seed_is_not_judged():
-    own = study()
-    state = progress(own, RUNS.query("arm != 'concat' or seed != 5"))
+    state = progress(study(), RUNS.query("arm != 'concat' or seed != 5"))
     assert [v.decision.n for v in state.verdicts] == [2, 3]
     assert state.next_look == 3
-    means = by_unit(own, pd.DataFrame({"concat": [1.0] * 5}))
-    assert means["concat"].isna().tolist() == [False, False, True]
 
 
 def test_the_runs_of_a_look_are_those_of_its_repeats():
@@ -167,10 +161,8 @@ def test_the_tables_show_each_repeat_and_how_far_they_agree(tmp_path):
 
 def test_the_list_of_runs_names_the_repeat(tmp_path):
     row = {"stage": "tuning", "arm": "add", "trial": "t00", "seed": 100, "folder": "f"}
-    row["test_accuracy"] = np.nan
-    rows = [row | {"repeat": part, "diverged": True} for part in ("r1", "r2")]
-    html = results_page._runs(pd.DataFrame(rows), study().measured, tmp_path).html
-    assert "tuning r1 add t00 seed=100" in html
+    row |= {"test_accuracy": np.nan, "repeat": "r2", "diverged": True}
+    html = results_page._runs(pd.DataFrame([row]), study().measured, tmp_path).html
     assert "tuning r2 add t00 seed=100" in html
 
 

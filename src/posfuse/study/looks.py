@@ -84,33 +84,37 @@ def progress(study: Study, runs: pd.DataFrame) -> Progress:
     `runs` are rows of `finished_runs` or of runs.csv. A run that diverged counts as guessing. With
     repeats of tuning, the differences are differences of their means.
     """
-    planned, metric, samples = study.looks, study.measured, samples_of(study, runs)
-    steps = {h.name: resolution(runs, h.weights, metric, h.outcome) for h in study.hypotheses}
+    planned, metric, units = study.looks, study.measured, units_of(study)
+    samples, margins = {}, {}
+    for h in study.hypotheses:
+        values = by_unit(study, outcomes(runs, metric, h.outcome, h.solved))
+        samples[h.name] = deltas(h, values, units)
+        step = resolution(runs, h.weights, metric, h.outcome)
+        margins[h.name] = replace(h.margins, resolution=step)
     decisions: dict[str, Decision] = {}
     made = {}
     for family, hypotheses in study.families.items():
-        margins = {h.name: replace(h.margins, resolution=steps[h.name]) for h in hypotheses}
         own = {h.name: samples[h.name] for h in hypotheses}
         judged, made[family] = judge_family(own, margins, planned)
         decisions |= judged
     verdicts, needed = [], []
     for h in study.hypotheses:
-        decision, sample = decisions.get(h.name), samples[h.name]
+        decision, sample, step = decisions.get(h.name), samples[h.name], margins[h.name].resolution
         result = decision.result if decision else UNDECIDED
         verdict = ANSWERS[h.expects].get(result, UNDECIDED)
-        more = every = None
+        more = every = solved = None
         if result == UNDECIDED and made[h.family] < len(planned.seeds):
             needed.append(h)
         elif verdict == UNDECIDED and made[h.family] == len(planned.seeds):
             level = planned.alpha / len(study.families[h.family])
-            more = seeds_to_decide(h, sample[: planned.seeds[-1]], level, steps[h.name])
-        if decision and verdict != UNDECIDED and len(sample) > decision.n:
-            if h.solved is None:
-                ends = t_interval(sample, resolution=steps[h.name])
-            else:
-                ends = shares.difference_interval(sample)
-            every = AllSeeds(len(sample), float(np.mean(sample)), *ends)
-        solved = solved_runs(study, h, runs, decision.n) if decision else None
+            more = seeds_to_decide(h, sample[: planned.seeds[-1]], level, step)
+        if decision:
+            solved = solved_runs(study, h, runs, decision.n)
+            if verdict != UNDECIDED and len(sample) > decision.n:
+                ends = t_interval(sample, resolution=step)
+                if h.solved is not None:
+                    ends = shares.difference_interval(sample)
+                every = AllSeeds(len(sample), float(np.mean(sample)), *ends)
         verdicts.append(
             HypothesisVerdict(h, decision, verdict, more, every, study.units, solved, sample)
         )
@@ -118,16 +122,6 @@ def progress(study: Study, runs: pd.DataFrame) -> Progress:
     arms = {arm for h in needed if made[h.family] == next_look for arm in h.weights}
     n = 0 if next_look is None else planned.seeds[next_look]
     return Progress(verdicts, [arm for arm in study.arms if arm in arms], n, made)
-
-
-def samples_of(study: Study, runs: pd.DataFrame) -> dict[str, list[float]]:
-    """The paired differences of each hypothesis, in the order of `units_of`, up to the first unit
-    that an arm lacks."""
-    metric, units = study.measured, units_of(study)
-    return {
-        h.name: deltas(h, by_unit(study, outcomes(runs, metric, h.outcome, h.solved)), units)
-        for h in study.hypotheses
-    }
 
 
 def solved_runs(study: Study, h: Hypothesis, runs: pd.DataFrame, n: int) -> Solved | None:

@@ -74,5 +74,4 @@ def resolution(
 def best_was_last(runs: pd.DataFrame) -> float:
     """The share of the runs whose best evaluation was their last one, so they may not have
     converged; NaN if all diverged."""
-    done = runs[~runs["diverged"]]
-    return float(was_last(done).mean())
+    return float(was_last(runs[~runs["diverged"]]).mean())
