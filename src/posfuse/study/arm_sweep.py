@@ -70,13 +70,12 @@ class ArmSweep:
         signals.check()
         if code == signals.EXIT_STATUS:
             raise signals.Interrupted("interrupted")
-        asked = list(product(arms, seeds))
-        results = self.results(arms, seeds)
+        asked, results = list(product(arms, seeds)), self.results(arms, seeds)
         if missing := [key for key in asked if key not in results]:
-            (arm, seed), n = missing[0], len(missing)
+            arm, seed = missing[0]
             reason = self.reasons([arm], [seed]).get((arm, seed), "see above")
             raise RunsFailed(
-                f"{self.folder}: {n} of {len(asked)} runs have no result, such as {arm} "
+                f"{self.folder}: {len(missing)} of {len(asked)} runs have no result, such as {arm} "
                 f"seed={seed} ({reason}); fix this and run the same command"
             )
         if diverged := sum(record is None for record in results.values()):

@@ -92,29 +92,25 @@ def whole_seconds(short: Record, long: Record, sizes: tuple[int, int]) -> float:
 
 def forecast(study: Study, seconds: float | None) -> list[str]:
     """Lines with the number of runs, their core hours if a run was timed, and the power."""
-    return [*_sizes(study, seconds), *_power(study)]
 
-
-def _sizes(study: Study, seconds: float | None) -> list[str]:
-    def hours(runs: int) -> str:
+    def size(runs: int) -> str:
         if seconds is None:
-            return ""
-        return f", about {runs * seconds / 3600:.2g} core hours"
+            return f"{runs} runs"
+        return f"{runs} runs, about {runs * seconds / 3600:.2g} core hours"
 
-    tuning, least, most = numbers_of_runs(study)
-    lines = []
+    (tuning, least, most), lines = numbers_of_runs(study), []
     if study.tuning:
         n, finals = study.repeats, len(study.final_seeds) // study.repeats
         each = f"{len(study.trials())} trials x {len(study.tuning_seeds) // n} seeds"
         if finals:
             each = f"({each} + {study.tuning.finalists} finalists x {finals} seeds)"
-        repeats = f"{n} repeats x " if n > 1 else ""
-        arms = f"{repeats}{len(study.arms)} arms"
-        lines.append(f"tuning: {arms} x {each} = {tuning} runs{hours(tuning)}")
+        repeats = f"{n} repeats x " * (n > 1)
+        lines.append(f"tuning: {repeats}{len(study.arms)} arms x {each} = {size(tuning)}")
     if least == most:
-        return [*lines, f"testing: {least} runs{hours(least)}"]
-    lines.append(f"testing: at least {least} runs{hours(least)}")
-    return [*lines, f"         at most {most} runs{hours(most)}"]
+        lines.append(f"testing: {size(least)}")
+    else:
+        lines += [f"testing: at least {size(least)}", f"         at most {size(most)}"]
+    return lines + _power(study)
 
 
 def _power(study: Study) -> list[str]:
