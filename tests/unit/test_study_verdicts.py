@@ -11,6 +11,7 @@ from statsmodels.stats.power import TTestPower
 from posfuse.evidence.metric import ACCURACY, EXACT_MATCH, MACRO_F1
 from posfuse.statistics.comparisons import seeds_for_equivalence
 from posfuse.study import figure, forecast, tables, tables_of_arms
+from posfuse.study.arm_sweep import ArmSweep
 from posfuse.study.looks import deltas, progress, seeds_to_decide
 from posfuse.study.plan import Choice, Plan
 from posfuse.study.scores import outcomes, resolution
@@ -26,12 +27,16 @@ PART = Hypothesis(
 STUDY = small_study("add_none", "concat_none", hypotheses=[GAIN, PART])
 
 
+def plan_of(study, **choices):
+    return Plan(study, choices or {arm: Choice({}) for arm in study.arms}, {}, "d")
+
+
 def test_a_placebos_difference_is_subtracted_seed_by_seed():
-    """By hand: (70 - 60) - (55 - 50) = 5 and (71 - 60) - (54 - 52) = 9."""
-    runs = study_runs(add=[60, 60], concat=[70, 71], add_none=[50, 52], concat_none=[55, 54])
-    accuracy = outcomes(runs)
-    assert deltas(PART, accuracy, [0, 1]) == pytest.approx([5, 9])
-    assert deltas(GAIN, accuracy, [0, 1]) == pytest.approx([10, 11])
+    """By hand: (70 - 60) - (55 - 50) = 5 and (71 - 60) - (54 - 52) = 9. Then the four accuracies
+    cancel; in floating point 0.3 - 0.2 is not 0.2 - 0.1."""
+    runs = study_runs(add=[60, 60, 0.1, 0.2], concat=[70, 71, 0.2, 0.3],
+                      add_none=[50, 52, 0.2, 0.1], concat_none=[55, 54, 0.3, 0.2])  # fmt: skip
+    assert deltas(PART, outcomes(runs), [0, 1, 2, 3]) == [5, 9, 0, 0]
 
 
 def test_each_look_gives_the_verdicts_so_far(monkeypatch):
@@ -43,7 +48,7 @@ def test_each_look_gives_the_verdicts_so_far(monkeypatch):
         def run(self, arms, seeds, extra):
             done.append(every[every["arm"].isin(arms) & every["seed"].isin(seeds)])
 
-    plan = Plan(STUDY, {}, {}, "digest")
+    plan = plan_of(STUDY)
     monkeypatch.setattr(Stages, "freeze", lambda self: plan)
     monkeypatch.setattr(Stages, "test_runs", lambda *_: done[-1] if done else study_runs())
     monkeypatch.setattr(Stages, "testing_sweeps", lambda *_: {"": Tests()})
@@ -63,13 +68,11 @@ def test_fewer_bits_per_byte_are_less():
     both = [h, replace(h, name="b", outcome="beyond")]
     testing = Evaluation(seeds="0-3", looks=[3])
     study = small_study(metric="bits_per_byte", hypotheses=both, testing=testing)
-    metric = study.measured
-    assert deltas(h, outcomes(runs, metric), [0, 1, 2, 3]) == pytest.approx([-0.2, -0.2, -0.3, 5.8])
+    metric, state = study.measured, progress(study, runs)
     assert np.isnan(resolution(runs, bits, metric))
-    state = progress(study, runs)
     assert [v.verdict for v in state.verdicts] == ["supported", "supported"]
-    plan = Plan(study, {arm: Choice({}) for arm in bits}, {}, "d")
-    table = tables_of_arms.arms_table(plan, runs)
+    assert state.verdicts[0].differences == pytest.approx([-0.2, -0.2, -0.3, 5.8])
+    table = tables_of_arms.arms_table(plan_of(study), runs)
     assert table.columns[:3] == ["arm", "test bits per byte", "beyond"]
     assert table.rows[0][:3] == ["add", "2.3000 ± 0.0816 (4)", "3.3000 ± 0.0816 (4)"]
     assert "bits per byte" in tables.legend(study).lower()
@@ -97,13 +100,6 @@ def test_the_figure_of_hypotheses_has_a_block_for_each_family_and_a_mark_for_eac
     assert tables.answer(first, ACCURACY, "").difference.startswith("+16.0 (")
 
 
-def test_differences_of_rounding_are_ties():
-    """The four accuracies cancel; in floating point 0.3 - 0.2 is not 0.2 - 0.1."""
-    runs = study_runs(add=[0.1, 0.2], concat=[0.2, 0.3], add_none=[0.2, 0.1],
-                      concat_none=[0.3, 0.2])  # fmt: skip
-    assert set(deltas(PART, outcomes(runs), [0, 1])) == {0.0}
-
-
 def test_each_arm_has_the_chance_and_the_resolution_of_its_own_corpus():
     runs = study_runs(add=[60, 61, None], concat=[70, None], mul=[None])
     runs.loc[runs["arm"] == "add", "classes"] = [2, 2, np.nan]
@@ -125,8 +121,7 @@ def test_each_arm_has_the_chance_and_the_resolution_of_its_own_corpus():
 def test_the_caption_says_what_a_run_that_diverged_counts_as(metric, guess, words):
     runs = study_runs(metric, add=[2.0, 2.0], concat=[2.0, None])
     study = small_study(metric=metric)
-    plan = Plan(study, {arm: Choice({}) for arm in study.arms}, {}, "d")
-    caption = tables_of_arms.arms_table(plan, runs).caption
+    caption = tables_of_arms.arms_table(plan_of(study), runs).caption
     assert f"A run that diverged counts as {words}. " in caption
     assert outcomes(runs, study.measured)["concat"][1] == guess
 
@@ -138,12 +133,8 @@ def sample_of(mean, std, n=8):
 
 def test_a_hypothesis_that_the_last_look_leaves_undecided_says_how_many_seeds_would_settle_it():
     """A mean of 1 and a standard deviation of 4 over 8 seeds, whose limit is 4 sqrt(7 / 3.822)."""
-    flat = [50.0] * 8
-    noise = np.array(sample_of(1, 4))
-    runs = study_runs(add=flat, concat=50 + noise, add_none=flat, concat_none=flat)
-    state = progress(STUDY, runs)
-    assert state.is_finished
-    gain = state.verdicts[0]
+    runs = study_runs(add=[50.0] * 8, concat=50 + np.array(sample_of(1, 4)))
+    (gain,) = progress(replace(STUDY, hypotheses=[GAIN]), runs).verdicts
     assert (gain.verdict, gain.decision.n) == ("undecided", 8)
     as_measured, at_zero = gain.seeds
     limit = 4 * np.sqrt(7 / stats.chi2.ppf(0.2, 7))
@@ -162,16 +153,22 @@ def test_a_measured_difference_of_the_margin_settles_no_equivalence():
     assert seeds_to_decide(equal, sample_of(2.0, 4.0), 0.05)[0] == np.inf
 
 
-def test_the_seeds_of_equal_differences_follow_from_one_document():
-    """Without the number of documents they have no spread, and nothing is planned."""
+def test_equal_differences_have_the_spread_of_one_document():
+    """By hand: one of 200 documents is 0.5 points, over 8 seeds. Without the number of documents
+    there is no spread, and nothing is planned."""
     assert np.isnan(seeds_to_decide(GAIN, [0.3] * 8, 0.05)).all()
     limit = 0.5 * np.sqrt(7 / stats.chi2.ppf(0.2, 7))
     expected = seeds_for_equivalence(limit, 1.0, 0.0, 0.05)
     assert seeds_to_decide(GAIN, [0.3] * 8, 0.05, resolution=0.5)[1] == expected
-
-
-def test_equal_differences_over_all_seeds_have_the_interval_of_one_document():
-    """By hand: one of 200 documents is 0.5 points, over 8 seeds."""
+    runs = study_runs(add=[50.0] * 8, concat=[60.0] * 8).assign(test_documents=200)
+    study = replace(STUDY, hypotheses=[GAIN])
+    state = progress(study, runs)
+    (v,) = state.verdicts
+    assert (v.decision.n, v.all_seeds.n) == (4, 8)
+    half = 0.5 / np.sqrt(8) * stats.t.isf(0.025, 7)
+    assert (v.all_seeds.low, v.all_seeds.high) == pytest.approx((10 - half, 10 + half))
+    assert "All 8 seeds: +10.0 (95 % interval +9.6 to +10.4)." in tables.numbers(v, ACCURACY)
+    assert "+10.00 (+9.58 to +10.42), 8" in tables.verdict_table(study, state).rows[0]
     runs = study_runs(add=[50.0] * 8, concat=[60.0] * 8).assign(test_documents=200)
     study = replace(STUDY, hypotheses=[GAIN])
     state = progress(study, runs)
@@ -200,8 +197,7 @@ def test_a_decided_hypothesis_needs_no_more_runs():
     assert [v.verdict for v in state.verdicts] == ["supported", "undecided"]
     assert state.looks == {"primary": 1, "secondary": 1}
     assert (state.next_arms, state.next_look) == (ARMS, 8)
-    only = replace(STUDY, hypotheses=[GAIN])
-    assert progress(only, runs).is_finished
+    assert progress(replace(STUDY, hypotheses=[GAIN]), runs).is_finished
 
 
 @pytest.mark.parametrize(
@@ -255,15 +251,14 @@ def test_the_tables_show_decisions_choices_and_convergence():
     state = progress(study, runs)
     table = tables.verdict_table(study, state)
     assert table.rows[0][:5] == ["gain", "undecided", "primary", "concat - add", "4"]
-    plan = Plan(study, {"concat": Choice({"optim.lr": 0.01}, 61.0, ["optim.lr"])}, {}, "d")
+    plan = plan_of(study, concat=Choice({"optim.lr": 0.01}, 61.0, ["optim.lr"]))
     (row,) = tables_of_arms.arms_table(plan, runs).rows
     assert row == ["concat", "optim.lr=0.01‡", "61.00", "57.50 ± 25.00 (4)", "1", "100 % *"]
     assert "not finished" in tables.headline(study, progress(study, study_runs()))[0]
     assert tables_of_arms.budget_table(plan) is None
-    tuned = Plan(study, {"a": Choice({}, 3.0, [], [1.0, 2.0, 6.0])}, {}, "d")
-    assert tables_of_arms.budget_table(tuned).rows == [
-        ["a", "3.00", "4.67", "6.00"]
-    ]  # mean of 2, 6, 6
+    tuned = plan_of(study, a=Choice({}, 3.0, [], [1.0, 2.0, 6.0]))
+    rows = tables_of_arms.budget_table(tuned).rows
+    assert rows == [["a", "3.00", "4.67", "6.00"]]  # the second is the mean of 2, 6 and 6
     searched = replace(study, tuning=Tuning(method="tpe"))
     assert tables_of_arms.budget_table(replace(tuned, study=searched)) is None  # no random draws
 
@@ -295,12 +290,6 @@ def test_the_spread_of_a_forecast_follows_from_the_weights(arm, than, minus, fac
     assert study.expected_spread(h) == pytest.approx(4 * factor)
 
 
-def by_length():
-    """Runs with tests at 20, the trained length, and at 40 symbols."""
-    runs = study_runs(add=[80, 90], tupe=[70]).assign(max_len=20, test_accuracy_at_40=[60, 50, 40])
-    return runs.assign(test_accuracy_at_20=runs["test_accuracy"])
-
-
 def test_bags_of_words_are_averaged_by_corpus():
     bags = pd.DataFrame(
         {"arm": ["a", "b", "b"], "seed": [0, 0, 1], "bag_of_words": [50, 50, 40]}
@@ -317,10 +306,13 @@ def test_bags_of_words_are_averaged_by_corpus():
 
 
 def test_accuracy_by_test_length_as_lines():
+    """Tests at 20, the trained length, and at 40 symbols. A run that diverged is left out."""
     arms = {"add": {"fusion": "add"}, "tupe": {"fusion": "none", "encoding": "tupe"}}
     arms |= {"other": {"fusion": "add", "data": "even_pairs"}}
     study = replace(STUDY, arms=arms, settings={"data": "parity"})
-    runs = pd.concat([by_length(), study_runs(tupe={1: None})])  # a run that diverged is left out
+    runs = study_runs(add=[80, 90], tupe=[70, None]).assign(max_len=20)
+    runs["test_accuracy_at_20"] = [80, 90, 70, np.nan]
+    runs["test_accuracy_at_40"] = [60, 50, 40, np.nan]
     (axis,) = figure.lengths(runs, study).axes
     lines = [line.get_xydata().tolist() for line in axis.lines if len(line.get_xdata()) == 2]
     assert [[20, 85], [40, 55]] in lines
@@ -336,29 +328,21 @@ def test_accuracy_by_test_length_as_lines():
 def test_the_cpu_time_of_a_run_follows_from_two_short_ones(changes, fewest, tmp_path, monkeypatch):
     """By hand: 2 s and 0.1 s a batch, 100 batches, a test of 1 s, 2 threads: (2 + 10 + 1) x 2. The
     short run has a batch for each evaluation of an epoch."""
-
     settings = {"data.batch_size": 4, "data.eval_batch_size": 4, "trainer.evaluations": 1}
     documents = {"train": 400, "validation": 4, "test": 4}
     record = {"documents": documents, "settings": settings, "host": {"threads": 2}}
 
-    class Timed:
-        folder = "timing"
-
-        def __init__(self, study, name, stage, arms, configs):
-            self.arms = arms
-
+    class Timed(ArmSweep):
         def run(self, arms, seeds, extra):
             assert seeds == [8]
-            limits = {values["trainer.limit_batches"] for values in self.arms.values()}
-            assert limits == {fewest, fewest + 20}
+            self.limits = {arm: own["trainer.limit_batches"] for arm, own in self.values.items()}
+            assert set(self.limits.values()) == {fewest, fewest + 20}
 
         def results(self, arms, seeds):
-            return {
-                (arm, 8): record | {"seconds": {"fit": 2 + 0.1 * n, "test": 1}}
-                for arm, values in self.arms.items()
-                for n in [values["trainer.limit_batches"]]
-            }
+            times = {arm: {"fit": 2 + 0.1 * n, "test": 1} for arm, n in self.limits.items()}
+            return {(arm, 8): record | {"seconds": seconds} for arm, seconds in times.items()}
 
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(forecast, "ArmSweep", Timed)
     (tmp_path / "mine.yaml").write_text("trainer: {evaluations: 30}")
     study = small_study(searchpath=[str(tmp_path)], **changes)
@@ -366,10 +350,8 @@ def test_the_cpu_time_of_a_run_follows_from_two_short_ones(changes, fewest, tmp_
 
 
 def test_the_figure_of_ratios_has_one_mark_per_run():
-    rows = [("tuning", "a", 1.0, 40), ("testing", "a", 2.0, 50), ("testing", "b", 3.0, 60)]
-    rows.append(("testing", "c", 4.0, 70))
-    runs = pd.DataFrame(rows, columns=["stage", "arm", "norm_ratio", "test_accuracy"])
-    runs["seed"] = 7
+    runs = pd.DataFrame({"arm": [*"aabc"], "norm_ratio": [1.0, 2, 3, 4], "seed": 7})
+    runs = runs.assign(stage=["tuning", *["testing"] * 3], test_accuracy=[40, 50, 60, 70])
     arms = {"a": {"fusion": "add"}, "b": {"fusion": "concat", "model.fused_norm": "layer"}}
     arms["c"] = {"fusion": "add", "model.token_scale": 4}
     (axis,) = figure.ratios(runs, replace(STUDY, arms=arms)).axes
