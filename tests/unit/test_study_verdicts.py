@@ -142,10 +142,6 @@ def test_a_hypothesis_that_the_last_look_leaves_undecided_says_how_many_seeds_wo
     # The true mean is the margin, so 5 % of studies show equivalence; the others a difference.
     assert 0.74 < TTestPower().power(1 / limit, as_measured, 0.05) < 0.8
     assert (as_measured, at_zero) == (206, 253)
-    assert tables.numbers(gain, ACCURACY).endswith(
-        "8 seeds. About 210 seeds would settle this if the true difference is as measured, and "
-        "about 250 if it is 0."
-    )
 
 
 def test_a_measured_difference_of_the_margin_settles_no_equivalence():
@@ -218,39 +214,9 @@ def test_verdicts(expects, verdicts):
         assert [v.verdict for v in state.verdicts] == [verdict]
 
 
-@pytest.mark.parametrize(
-    ("metric", "shift", "expects", "minus", "shown"),
-    [
-        ("accuracy", -20, "greater", False, "concat is behind add by 20.0 points (19.6 to 20.4)"),
-        ("bits_per_byte", 0.2, "less", False, "concat is behind add by 0.200 bits per byte"),
-        ("bits_per_byte", -0.2, "greater", False, "concat is ahead of add by 0.200 bits per byte"),
-        ("accuracy", -20, "greater", True, "(concat - add) is below (concat_none - add_none) by"),
-        ("bits_per_byte", 0.2, "less", True, "(concat - add) is above (concat_none - add_none) by"),
-    ],
-)
-def test_a_refuted_hypothesis_says_what_is_true(metric, shift, expects, minus, shown):
-    small = shift / 400 * np.array([1, -1, 2, -2])
-    runs = study_runs(
-        metric, add=[2.0] * 4, concat=2 + shift + small, add_none=[2] * 4, concat_none=[2] * 4
-    )
-    pair = ["concat_none", "add_none"]
-    h = Hypothesis("h", "t", "concat", "add", pair if minus else [], expects, 0.01)
-    study = replace(STUDY, hypotheses=[h], metric=metric)
-    h.outcome = metric
-    (v,) = progress(study, runs).verdicts
-    assert v.verdict == "refuted"
-    assert tables.numbers(v, study.measured).startswith(shown)
-    longer = replace(v, hypothesis=replace(h, outcome="beyond"))
-    assert " beyond the trained length by " in tables.numbers(longer, study.measured)
-    assert tables.statement(v) == '"t"'
-
-
-def test_the_tables_show_decisions_choices_and_convergence():
+def test_the_tables_show_choices_convergence_and_budgets():
     runs = study_runs(best=2, add=[50] * 4, concat=[70, 70.1, 69.9, None])
     study = replace(STUDY, hypotheses=[GAIN])
-    state = progress(study, runs)
-    table = tables.verdict_table(study, state)
-    assert table.rows[0][:5] == ["gain", "undecided", "primary", "concat - add", "4"]
     plan = plan_of(study, concat=Choice({"optim.lr": 0.01}, 61.0, ["optim.lr"]))
     (row,) = tables_of_arms.arms_table(plan, runs).rows
     assert row == ["concat", "optim.lr=0.01‡", "61.00", "57.50 ± 25.00 (4)", "1", "100 % *"]
@@ -290,19 +256,15 @@ def test_the_spread_of_a_forecast_follows_from_the_weights(arm, than, minus, fac
     assert study.expected_spread(h) == pytest.approx(4 * factor)
 
 
-def test_bags_of_words_are_averaged_by_corpus():
-    bags = pd.DataFrame(
-        {"arm": ["a", "b", "b"], "seed": [0, 0, 1], "bag_of_words": [50, 50, 40]}
-    ).assign(bag_with_ends=[70, 70, 60])
-    study = replace(STUDY, arms={"a": {"data": "parity"}, "b": {"data": "parity"}})
-    table = tables_of_arms.bags_table(study, bags)
-    assert table.rows == [["parity", "45.00", "65.00"]]
-    study = replace(study, settings={"data.max_len": 40, "data.batch_size": 8})
-    study.arms["b"] |= {"data.max_len": 80, "data.batch_size": 4}
+def test_bags_of_words_are_averaged_by_task():
+    bags = pd.DataFrame({"arm": [*"abb"], "seed": [0, 0, 1], "bag_of_words": [50, 50, 40]})
+    bags["bag_with_ends"] = [70, 70, 60]
+    settings = {"data": "parity", "data.max_len": 40, "data.batch_size": 8}
+    arms = {"a": {}, "b": {"data.max_len": 80, "data.batch_size": 4}}
+    study = replace(STUDY, arms=arms, settings=settings)
     assert tables_of_arms.bags_table(study, bags).rows == [
         ["parity max_len=40", "50.00", "70.00"], ["parity max_len=80", "45.00", "65.00"]
     ]  # fmt: skip
-    assert tables_of_arms.bags_table(study, bags.drop(columns="bag_of_words")) is None
 
 
 def test_accuracy_by_test_length_as_lines():
