@@ -5,7 +5,6 @@ import re
 import shlex
 from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 import pytest
 import yaml
@@ -20,6 +19,7 @@ from posfuse.study.arm_sweep import ArmSweep
 from posfuse.study.plan import Plan, provenance
 from posfuse.study.spec import Evaluation, Hypothesis, Study, Tuning
 from posfuse.study.stages import Stages
+from refusals import refusal
 from small_records import ask, write_failure, write_record
 from small_runs import write_corpus
 from study_runs import small_study
@@ -63,10 +63,7 @@ def rewrite(sweep, **changes):
 
 OWN = SETTINGS["concat"] | {"seed": 1}
 OTHER = "has another configuration than the arm"
-
-
 EARLY = "started at .*, before the plan was frozen"
-FASTEST = {"trainer.precision": "fastest"}
 
 
 def own(*without, **more):
@@ -103,20 +100,18 @@ def test_a_record_of_another_config_or_plan_is_no_result(sweep, keys, message):
 
 
 def test_a_record_may_state_the_precision_that_was_chosen_as_the_fastest(sweep):
-    sweep.configs = CONFIGS | {"c": identity.fingerprint_of(SETTINGS["concat"] | FASTEST)}
+    asked = SETTINGS["concat"] | {"trainer.precision": "fastest"}
+    sweep.configs = CONFIGS | {"c": identity.fingerprint_of(asked)}
     rewrite(sweep, **own(**{"trainer.precision": "bf16-mixed"}))
     assert sorted(sweep.results("c", [0, 1])) == [("c", 1)]
 
 
-@pytest.mark.parametrize("damage", ["edited", "cut", {}, {"accuracy": None}, {"accuracy": "x"}, 1])
+@pytest.mark.parametrize("damage", ["cut", {}, {"accuracy": None}, {"accuracy": "x"}, 1])
 def test_a_damaged_record_is_no_result_and_the_others_count(sweep, damage):
     path = sweep.folder / OF_C / records.RESULT
-    if damage == "edited":
-        (path.parent / records.SUMS).write_text(f"{'0' * 64}  {path.name}\n")
-    elif damage == "cut":
+    rewrite(sweep, test=damage)
+    if damage == "cut":
         path.write_text(path.read_text()[:100])
-    else:
-        rewrite(sweep, test=damage)
     assert sorted(sweep.results("ac", [0, 1])) == [("a", 0), ("a", 1), ("c", 0)]
     (reason,) = sweep.reasons("ac", [0, 1]).values()
     assert reason.startswith(f"{path}: ")
@@ -192,12 +187,12 @@ def test_a_study_with_failed_runs_judges_the_others_and_ends_with_an_error(tmp_p
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(SETTINGS, "mul", SETTINGS["add"] | {"fusion.name": "mul"})
-    settings = dict(zip("acd", SETTINGS.values(), strict=True))
+    settings = zip("acd", SETTINGS.values(), strict=True)
     configs = {
         arm: configurations.Composed(None, own, identity.fingerprint_of(own))
-        for arm, own in settings.items()
+        for arm, own in settings
     }
-    monkeypatch.setattr(Stages, "check_arms", lambda self: settings)
+    monkeypatch.setattr(Stages, "check_arms", lambda self: None)
     monkeypatch.setattr(stages, "compose", lambda *_: configs)
     monkeypatch.setattr(arm_sweep.subprocess, "Popen", Failing)
     (tmp_path / "mine.yaml").write_text(QUESTION)
@@ -212,7 +207,7 @@ def test_a_study_with_failed_runs_judges_the_others_and_ends_with_an_error(tmp_p
         f"as d seed=2 ({place}: {OTHER}; remove it to run again)"
     ) in printed
     assert not (tmp_path / "multirun/mine/report").exists()
-    printed, status = called("study", "status", "mine.yaml", "--config-dir", ".", "data.path=x y")
+    printed, status = called("study", "status", "mine.yaml")
     assert status is None
     assert "testing: 7 of 8 runs of the next look are done" in " ".join(printed.split())
 
@@ -233,10 +228,8 @@ def test_the_command_to_run_has_the_places_of_files_and_texts(tmp_path, monkeypa
     assert (shown.endswith(line), status) == (True, None)
     shown, status = called("study", "status", "mine.yaml")
     assert ("PYTHONPATH" in shown, status) == (False, None)
-    for key in ("data.path=a", "logger=none", "hydra.searchpath=[.]"):
-        name = key.partition("=")[0]
-        _, stopped = called("study", "status", "mine.yaml", key, f"{name}=b")
-        assert stopped.startswith(f"error: {name}: given twice ({key} and {name}=b); give it once")
+    _, stopped = called("study", "status", "mine.yaml", "logger=none", "logger=b")
+    assert stopped.startswith("error: logger: given twice (logger=none and logger=b); give it once")
     wanted = f"error: --config-dir: no folder {tmp_path}/nope; name another"
     assert called("study", "status", "mine.yaml", "-cd", "nope")[1] == wanted
 
@@ -268,16 +261,14 @@ def test_the_experiment_of_a_test_sweep_names_its_plan_and_the_search_path(sweep
 
 
 def test_arms_that_would_share_a_folder_are_refused_before_anything_runs(tmp_path):
-    texts = [str(write_corpus(tmp_path / "AB"[seed], seed=seed)) for seed in (0, 1)]
-    arms = {name: {"data.path": path} for name, path in zip("ab", texts, strict=True)}
+    texts = {arm: write_corpus(tmp_path / arm, seed=seed) for seed, arm in enumerate("ab")}
+    arms = {arm: {"data.path": str(path)} for arm, path in texts.items()}
     study = Study("q", settings={"data": "folder"}, arms=arms)
-    wanted = (
+    assert refusal(Stages("mine", study, []).check_arms) == (
         "study mine: arms.b: its runs would have the same folder as those of arms.a, because the "
         "folder's name leaves out data.path; set another data.name, encoding.name or fusion.name "
         "in one of them"
     )
-    with pytest.raises(InputError, match=f"^{re.escape(wanted)}$"):
-        Stages("mine", study, []).check_arms()
     arms["b"] |= {"data.name": "B"}
     Stages("mine", study, []).check_arms()
 
@@ -316,20 +307,23 @@ BYTES = {"task": "language_model", "data": "bbc_bytes"}
     ],
 )  # fmt: skip
 def test_arms_that_do_not_fit_are_refused_before_anything_runs(study, message):
+    check = Stages("mine", study, []).check_arms
     if message is None:
-        Stages("mine", study, []).check_arms()
-        return
-    with pytest.raises(InputError, match=f"^study mine: arms.*{message}"):
-        Stages("mine", study, []).check_arms()
+        check()
+    else:
+        assert re.search(f"^study mine: arms.*{message}", refusal(check))
 
 
-def test_an_unknown_key_of_an_arm_has_hydras_error():
-    arms = {"a": {"fusion": "add"}, "b": {"model.unheard": 1}}
-    with pytest.raises(InputError, match=r"arms.b: model.unheard: unknown key; use one of"):
-        configurations.compose(Study("q"), arms, [])
-    study = Study("q", settings={"trainer.max_epoch": 3})
-    with pytest.raises(InputError, match=r"^settings: trainer.max_epoch: unknown key; use"):
-        configurations.compose(study, {"a": {"fusion": "add"}}, [])
+@pytest.mark.parametrize(
+    ("settings", "own", "message"),
+    [
+        ({}, {"model.unheard": 1}, "arms.a: model.unheard: unknown key; use one of"),
+        ({"trainer.max_epoch": 3}, {}, "settings: trainer.max_epoch: unknown key; use"),
+    ],
+)
+def test_an_unknown_key_has_hydras_error(settings, own, message):
+    found = refusal(configurations.compose, Study("q", settings=settings), {"a": own}, [])
+    assert found.startswith(message)
 
 
 @pytest.fixture(scope="module")
@@ -337,11 +331,10 @@ def tokens(tmp_path_factory):
     """A corpus of 20 training documents, 17 of 30 words, one of 40, one of 80 and one of 100."""
     folder = tmp_path_factory.mktemp("lengths") / "texts"
     folder.mkdir()
-    for split, lengths in (("train", [30] * 17 + [40, 80, 100]), ("test", [30] * 4)):
-        texts = [" ".join(["word"] * n) for n in lengths]
-        frame = pd.DataFrame({"text": texts, "label": np.arange(len(texts)) % 2})
-        frame.to_parquet(folder / f"{split}.parquet")
-    frame.to_parquet(folder / "validation.parquet")
+    splits = {"train": [30] * 17 + [40, 80, 100], "validation": [30] * 4, "test": [30] * 4}
+    for split, lengths in splits.items():
+        frame = pd.DataFrame({"text": ["word " * n for n in lengths]})
+        frame.assign(label=frame.index % 2).to_parquet(folder / f"{split}.parquet")
     return folder
 
 
@@ -368,15 +361,14 @@ def by_length(tokens, *lengths, **settings):
 )
 def test_lengths_beyond_nearly_all_documents_are_refused(tokens, lengths, refused) -> None:
     study, extra = by_length(tokens, *lengths)
+    check = Stages("mine", study, extra).check_arms
     if refused is None:
-        Stages("mine", study, extra).check_arms()
+        check()
         return
-    wanted = (
+    assert refusal(check) == (
         f"study mine: arms.{refused}of the training documents of texts have fewer tokens (median "
         "30), so this length changes almost nothing; use lengths up to 40, or longer documents"
     )
-    with pytest.raises(InputError, match=f"^{re.escape(wanted)}$"):
-        Stages("mine", study, extra).check_arms()
 
 
 @pytest.mark.parametrize("command", [["plan", "--no-timing"], ["plan"], ["freeze"], ["run"]])
