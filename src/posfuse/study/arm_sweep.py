@@ -14,6 +14,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from hydra.core.override_parser.types import Quote, QuotedString
 from omegaconf import OmegaConf
 
 from posfuse.config import CONF_DIR
@@ -197,7 +198,5 @@ def _text(value: Any) -> str:
     if isinstance(value, list):
         return f"[{','.join(map(_text, value))}]"
     if isinstance(value, str) and (not PLAIN.fullmatch(value) or NO_TEXT.fullmatch(value)):
-        # In Hydra's grammar a backslash is an escape only before a quote.
-        escaped = re.sub(r"(\\*)('|$)", lambda m: m[1] * 2 + m[2].replace("'", "\\'"), value)
-        return f"'{escaped}'"
+        return QuotedString(value, Quote.single).with_quotes()
     return str(value)
