@@ -9,7 +9,7 @@ from scipy import stats
 
 from posfuse.errors import InputError
 from posfuse.statistics.nested import components
-from posfuse.study import figure, forecast, results_page, tables, tables_of_arms
+from posfuse.study import forecast, results_by_arm, results_page, tables
 from posfuse.study.looks import progress
 from posfuse.study.plan import PLAN, Choice, freeze, load_plan
 from posfuse.study.reading import read_study
@@ -135,12 +135,13 @@ def test_another_number_of_repeats_is_refused_after_test_seeds_ran(sweep, tmp_pa
 
 def test_the_noise_of_tuning_is_that_of_whole_repeats(tmp_path):
     plan = frozen(tmp_path)
-    table = tables_of_arms.tuning_table(plan, RUNS.query("arm != 'add' or seed != 5"))
+    table = results_by_arm.tuning_table(plan, RUNS.query("arm != 'add' or seed != 5"))
     row = dict(zip(table.columns, table.rows[0], strict=True))
     assert (row["optim.lr"], row["model.token_scale"]) == ("0.001 to 0.005", "1")
     known = components([[50, 52], [54, 54]])
     assert (row["repeats"], row["between repeats"]) == ("2", f"{known['between']:.2f}")
-    caption = figure.hypotheses(progress(plan.study, RUNS).verdicts, [1, 2, 3]).get_suptitle()
+    verdicts = progress(plan.study, RUNS).verdicts
+    caption = results_page.hypotheses(verdicts, plan.study).get_suptitle()
     assert "small mark: one repeat;" in " ".join(caption.split())
 
 

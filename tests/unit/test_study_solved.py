@@ -15,7 +15,7 @@ from posfuse.evidence.metric import ACCURACY
 from posfuse.statistics import cautions as st
 from posfuse.statistics import shares
 from posfuse.statistics.sequential import Looks, Margins, chances, decide_at
-from posfuse.study import caveats, figure, forecast, looks, subcommands, tables
+from posfuse.study import caveats, forecast, looks, results_page, subcommands, tables
 from posfuse.study.plan import Choice, Plan
 from posfuse.study.reading import read_study
 from posfuse.study.scores import outcomes
@@ -256,7 +256,7 @@ def test_cautions_are_about_what_is_compared(solved, is_guessed, by_mean):
     assert found.get(st.GUESSED) == (["concat", "add"] if is_guessed else None)
     assert (st.GROUPS in found) == by_mean
     assert (HINT in shown(own, state, RUNS)) == by_mean
-    assert figure.hypotheses(state.verdicts, own.test_seeds).axes
+    assert results_page.hypotheses(state.verdicts, own).axes
 
 
 @pytest.mark.parametrize(

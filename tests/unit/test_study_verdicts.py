@@ -10,7 +10,7 @@ from statsmodels.stats.power import TTestPower
 
 from posfuse.evidence.metric import ACCURACY, EXACT_MATCH, MACRO_F1
 from posfuse.statistics.comparisons import seeds_for_equivalence
-from posfuse.study import figure, forecast, tables, tables_of_arms
+from posfuse.study import forecast, results_by_arm, results_page, tables
 from posfuse.study.arm_sweep import ArmSweep
 from posfuse.study.looks import deltas, progress, seeds_to_decide
 from posfuse.study.plan import Choice, Plan
@@ -72,11 +72,11 @@ def test_fewer_bits_per_byte_are_less():
     assert np.isnan(resolution(runs, bits, metric))
     assert [v.verdict for v in state.verdicts] == ["supported", "supported"]
     assert state.verdicts[0].differences == pytest.approx([-0.2, -0.2, -0.3, 5.8])
-    table = tables_of_arms.arms_table(plan_of(study), runs)
+    table = results_by_arm.arms_table(plan_of(study), runs)
     assert table.columns[:3] == ["arm", "test bits per byte", "beyond"]
     assert table.rows[0][:3] == ["add", "2.3000 ± 0.0816 (4)", "3.3000 ± 0.0816 (4)"]
     assert "bits per byte" in tables.legend(study).lower()
-    assert figure.hypotheses(state.verdicts, study.test_seeds, metric)
+    assert results_page.hypotheses(state.verdicts, study)
 
 
 def test_the_figure_of_hypotheses_has_a_block_for_each_family_and_a_mark_for_each_seed():
@@ -85,7 +85,7 @@ def test_the_figure_of_hypotheses_has_a_block_for_each_family_and_a_mark_for_eac
     runs = study_runs(add=[60] * 8, concat=[75 + x for x in noise], add_none=[50] * 8,
                       concat_none=[55 + x for x in noise[::-1]])  # fmt: skip
     state = progress(STUDY, runs)
-    blocks = figure.hypotheses(state.verdicts, STUDY.test_seeds).axes
+    blocks = results_page.hypotheses(state.verdicts, STUDY).axes
     assert [axis.get_title(loc="left") for axis in blocks] == ["primary", "secondary"]
     (label,) = blocks[0].get_yticklabels()
     assert label.get_text() == "gain supported"
@@ -121,7 +121,7 @@ def test_each_arm_has_the_chance_and_the_resolution_of_its_own_corpus():
 def test_the_caption_says_what_a_run_that_diverged_counts_as(metric, guess, words):
     runs = study_runs(metric, add=[2.0, 2.0], concat=[2.0, None])
     study = small_study(metric=metric)
-    caption = tables_of_arms.arms_table(plan_of(study), runs).caption
+    caption = results_by_arm.arms_table(plan_of(study), runs).caption
     assert f"A run that diverged counts as {words}. " in caption
     assert outcomes(runs, study.measured)["concat"][1] == guess
 
@@ -218,15 +218,15 @@ def test_the_tables_show_choices_convergence_and_budgets():
     runs = study_runs(best=2, add=[50] * 4, concat=[70, 70.1, 69.9, None])
     study = replace(STUDY, hypotheses=[GAIN])
     plan = plan_of(study, concat=Choice({"optim.lr": 0.01}, 61.0, ["optim.lr"]))
-    (row,) = tables_of_arms.arms_table(plan, runs).rows
+    (row,) = results_by_arm.arms_table(plan, runs).rows
     assert row == ["concat", "optim.lr=0.01‡", "61.00", "57.50 ± 25.00 (4)", "1", "100 % *"]
     assert "not finished" in tables.headline(study, progress(study, study_runs()))[0]
-    assert tables_of_arms.budget_table(plan) is None
+    assert results_by_arm.budget_table(plan) is None
     tuned = plan_of(study, a=Choice({}, 3.0, [], [1.0, 2.0, 6.0]))
-    rows = tables_of_arms.budget_table(tuned).rows
+    rows = results_by_arm.budget_table(tuned).rows
     assert rows == [["a", "3.00", "4.67", "6.00"]]  # the second is the mean of 2, 6 and 6
     searched = replace(study, tuning=Tuning(method="tpe"))
-    assert tables_of_arms.budget_table(replace(tuned, study=searched)) is None  # no random draws
+    assert results_by_arm.budget_table(replace(tuned, study=searched)) is None  # no random draws
 
 
 def test_the_forecast_counts_runs():
@@ -262,7 +262,7 @@ def test_bags_of_words_are_averaged_by_task():
     settings = {"data": "parity", "data.max_len": 40, "data.batch_size": 8}
     arms = {"a": {}, "b": {"data.max_len": 80, "data.batch_size": 4}}
     study = replace(STUDY, arms=arms, settings=settings)
-    assert tables_of_arms.bags_table(study, bags).rows == [
+    assert results_by_arm.bags_table(study, bags).rows == [
         ["parity max_len=40", "50.00", "70.00"], ["parity max_len=80", "45.00", "65.00"]
     ]  # fmt: skip
 
@@ -275,7 +275,7 @@ def test_accuracy_by_test_length_as_lines():
     runs = study_runs(add=[80, 90], tupe=[70, None]).assign(max_len=20)
     runs["test_accuracy_at_20"] = [80, 90, 70, np.nan]
     runs["test_accuracy_at_40"] = [60, 50, 40, np.nan]
-    (axis,) = figure.lengths(runs, study).axes
+    (axis,) = results_by_arm.lengths(runs, study).axes
     lines = [line.get_xydata().tolist() for line in axis.lines if len(line.get_xdata()) == 2]
     assert [[20, 85], [40, 55]] in lines
     assert [[20, 70], [40, 40]] in lines
@@ -316,7 +316,7 @@ def test_the_figure_of_ratios_has_one_mark_per_run():
     runs = runs.assign(stage=["tuning", *["testing"] * 3], test_accuracy=[40, 50, 60, 70])
     arms = {"a": {"fusion": "add"}, "b": {"fusion": "concat", "model.fused_norm": "layer"}}
     arms["c"] = {"fusion": "add", "model.token_scale": 4}
-    (axis,) = figure.ratios(runs, replace(STUDY, arms=arms)).axes
+    (axis,) = results_by_arm.ratios(runs, replace(STUDY, arms=arms)).axes
     drawn = sorted((x, y) for line in axis.lines for x, y in zip(*line.get_data(), strict=True))
     assert drawn == [(1.0, 40), (2.0, 50), (3.0, 60), (4.0, 70)]
     labels = [text.get_text() for text in axis.get_legend().get_texts()]
@@ -326,7 +326,7 @@ def test_the_figure_of_ratios_has_one_mark_per_run():
     assert axis.lines[0].get_gid() == "title:a seed=7: 40.00"
     arms = {"a": {}, "b": {"fusion": "add"}, "c": {"data": "parity"}}
     settings = {"fusion": "concat", "data": "listops", "model.fused_norm": "layer"}
-    axes = figure.ratios(runs, replace(STUDY, arms=arms, settings=settings)).axes
+    axes = results_by_arm.ratios(runs, replace(STUDY, arms=arms, settings=settings)).axes
     shown = [[text.get_text() for text in axis.get_legend().get_texts()] for axis in axes]
     assert shown == [["concat", "add"], ["concat"]]
     assert [axis.get_title(loc="left") for axis in axes] == ["listops", "parity"]

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from markupsafe import Markup
+from matplotlib.figure import Figure
 
 from posfuse.evidence.bag_of_words import task_bags
 from posfuse.evidence.metric import Metric
 from posfuse.report import page
 from posfuse.report.sections.cautions_table import cautions_section
+from posfuse.report.sections.differences import forest_of
 from posfuse.report.sections.run_list import run_of, runs_html
 from posfuse.report.sections.section import RESULTS, RUN_LIST, THE_PLAN, Drawing, Section, drawing
 from posfuse.report.table import Table
@@ -19,12 +21,13 @@ from posfuse.runs.identity import flatten
 from posfuse.runs.measurements import Diagnostic, read_table
 from posfuse.runs.records import DIAGNOSTICS
 from posfuse.statistics.cautions import Cautions
-from posfuse.study import caveats, figure, tables, tables_of_arms
+from posfuse.study import caveats, results_by_arm, tables
 from posfuse.study.arm_sweep import OUTPUT
-from posfuse.study.looks import Progress
+from posfuse.study.looks import HypothesisVerdict, Progress
 from posfuse.study.plan import PLAN, Plan, provenance
 from posfuse.study.repeats import units_of
 from posfuse.study.run_table import RECORD
+from posfuse.study.spec import BEYOND, Study
 
 
 def with_measurements(runs: pd.DataFrame) -> pd.DataFrame:
@@ -88,17 +91,17 @@ def sections_of(plan: Plan, state: Progress, runs: pd.DataFrame) -> list[Section
     tested = runs[runs["stage"] == "testing"]
     by_name = caveats.of_verdicts(plan, state, tested)
     by_ratio = f"{metric.heading} and the ratio of token to position."
-    ratios = drawing(figure.ratios, runs[runs["norm_ratio"] > 0], study, caption=by_ratio)
+    ratios = drawing(results_by_arm.ratios, runs[runs["norm_ratio"] > 0], study, caption=by_ratio)
     by_length = f"{metric.heading} by test length."
-    lengths = drawing(figure.lengths, tested, study, caption=by_length)
+    lengths = drawing(results_by_arm.lengths, tested, study, caption=by_length)
     return [
         _hypotheses(plan, state, by_name),
         cautions_section(by_name, "hypotheses", RESULTS),
-        *_of(tables_of_arms.arms_table(plan, tested), ratios),
-        *_of(tables_of_arms.tuning_table(plan, tested)),
-        *_of(tables_of_arms.lengths_table(tested, metric), lengths),
-        *_of(tables_of_arms.bags_table(study, runs)),
-        *_of(tables_of_arms.budget_table(plan)),
+        *_of(results_by_arm.arms_table(plan, tested), ratios),
+        *_of(results_by_arm.tuning_table(plan, tested)),
+        *_of(results_by_arm.lengths_table(tested, metric), lengths),
+        *_of(results_by_arm.bags_table(study, runs)),
+        *_of(results_by_arm.budget_table(plan)),
     ]
 
 
@@ -111,7 +114,6 @@ def _hypotheses(plan: Plan, state: Progress, by_name: Mapping[str, Cautions]) ->
     study, frozen = plan.study, f", frozen at {plan.frozen}" if plan.frozen else ""
     metric, margins = study.measured, {h.margins.equivalence for h in study.hypotheses}
     of_each, of_all = caveats.sentences(by_name, has_table=True)
-    caption = "Each hypothesis and its difference."
     return Section(
         RESULTS,
         lead=[study.question, tables.headline(study, state)[0]],
@@ -123,7 +125,32 @@ def _hypotheses(plan: Plan, state: Progress, by_name: Mapping[str, Cautions]) ->
         unit=metric.unit,
         counted=study.units,
         drawings=drawing(
-            figure.hypotheses, state.verdicts, units_of(study), metric, caption=caption
+            hypotheses, state.verdicts, study, caption="Each hypothesis and its difference."
         ),
         tables=[tables.verdict_table(study, state)],
     )
+
+
+def hypotheses(verdicts: Sequence[HypothesisVerdict], study: Study) -> Figure:
+    """A row for each judged hypothesis with the difference of its answer, in a block for each
+    family."""
+    metric, units, unit = study.measured, units_of(study), study.units.removesuffix("s")
+    beyond = any(h.outcome == BEYOND and h.solved is None for h in study.hypotheses)
+    longer = ", or of its mean beyond the trained length" if beyond else ""
+    early = f', in rows with "decided at" the 95 % interval over all {study.units}'
+    has_early = any(v.all_seeds for v in verdicts)
+    caption = (
+        f"difference in {tables.quantity(study.hypotheses, metric)}{longer}; small mark: one "
+        f"{unit}; line: the interval that is valid over all looks{early * has_early}; shaded: the "
+        "margin within which a difference does not matter"
+    )
+    rows = [
+        {
+            "data": v.hypothesis.family, "encoding": v.hypothesis.name, "fusion": v.verdict,
+            "variant": "", "margin": v.hypothesis.margin, "n": v.counted, "mean": d.mean,
+            "low": d.low, "high": d.high, "seeds": units[: d.n], "deltas": v.differences[: d.n],
+        }
+        for v in verdicts
+        if (d := v.shown)
+    ]  # fmt: skip
+    return forest_of(pd.DataFrame(rows), caption, metric, of_each=unit)
