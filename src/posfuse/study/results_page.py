@@ -140,7 +140,7 @@ def hypotheses(verdicts: Sequence[HypothesisVerdict], study: Study) -> Figure:
     early = f', in rows with "decided at" the 95 % interval over all {study.units}'
     has_early = any(v.all_seeds for v in verdicts)
     caption = (
-        f"difference in {tables.quantity(study.hypotheses, metric)}{longer}; small mark: one "
+        f"difference in {tables.quantity(study)}{longer}; small mark: one "
         f"{unit}; line: the interval that is valid over all looks{early * has_early}; shaded: the "
         "margin within which a difference does not matter"
     )

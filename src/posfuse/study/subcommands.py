@@ -89,9 +89,13 @@ def _plan(stages: Stages, no_timing: bool) -> None:
 
 
 def _run(stages: Stages, again: str) -> None:
+    from posfuse.study import results_page  # matplotlib and scikit-learn take a second to import
+
     try:
         for plan, state in stages.run():
-            first_lines = _write_page(stages, plan, state, again)
+            sweeps = stages.tuning_sweeps(), stages.testing_sweeps(plan)
+            runs = results_page.with_measurements(finished_runs(stages.study, *sweeps))
+            first_lines = results_page.write(stages.name, plan, state, runs, stages.folder, again)
     except RunsFailed:
         if frozen := stages.frozen_plan():
             tested = stages.test_runs(frozen)
@@ -105,15 +109,6 @@ def _run(stages: Stages, again: str) -> None:
     _show(plan, state, stages.test_runs(plan), console)
     console.print(Text(tables.legend(stages.study)))
     console.print(Text(_results(stages)), soft_wrap=True)
-
-
-def _write_page(stages: Stages, plan: Plan, state: Progress, again: str) -> list[str]:
-    """Write the page and runs.csv of all runs so far. Returns the first lines of the page."""
-    from posfuse.study import results_page  # matplotlib and scikit-learn take a second to import
-
-    runs = finished_runs(stages.study, stages.tuning_sweeps(), stages.testing_sweeps(plan))
-    runs = results_page.with_measurements(runs)
-    return results_page.write(stages.name, plan, state, runs, stages.folder, again)
 
 
 def _results(stages: Stages) -> str:

@@ -1,6 +1,5 @@
 """The verdicts on a study's hypotheses, as tables and as sentences."""
 
-from collections.abc import Iterable
 from functools import partial
 
 import pandas as pd
@@ -88,7 +87,7 @@ def legend(study: Study) -> str:
     of_solved = solved_legend(study)
     normal = " and about normal" * any(h.solved is None for h in study.hypotheses)
     return (
-        f"Differences in {quantity(study.hypotheses, study.measured)}: {over}. In brackets: the "
+        f"Differences in {quantity(study)}: {over}. In brackets: the "
         f"interval at the level of the test. The result is tested after {seen}. For {of}, "
         "the chance of any false difference in a family of hypotheses is at most "
         f"{100 * study.testing.alpha:g} %, and so is that of any false equivalence, if differences "
@@ -137,7 +136,7 @@ def verdict_table(study: Study, state: Progress) -> Table:
         only_in_files=("family", "level"),
         name="hypotheses",
         title="Hypotheses",
-        caption=f"Paired differences in {quantity(study.hypotheses, metric)}. "
+        caption=f"Paired differences in {quantity(study)}. "
         f"Looks are planned after {looks} {study.units}; a hypothesis stops at the look that "
         "decides it. A difference is decided if p is at most the level of its look (alpha "
         "spending, shared by Holm's rule within the family, for differences and for equivalences "
@@ -163,11 +162,12 @@ def solved_legend(study: Study) -> str:
     )
 
 
-def quantity(hypotheses: Iterable[Hypothesis], metric: Metric) -> str:
+def quantity(study: Study) -> str:
     """The unit of the differences in full: of the metric, of the share of solved runs, or both."""
-    of_shares = [h.solved is not None for h in hypotheses]
+    of_shares = [h.solved is not None for h in study.hypotheses]
     if all(of_shares):
         return "points of the share of solved runs"
+    metric = study.measured
     return f"{metric.points}{metric.better}{', or of the share of solved runs' * any(of_shares)}"
 
 
