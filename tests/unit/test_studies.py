@@ -376,3 +376,45 @@ def test_rows_of_a_commit_that_does_not_exist_are_refused(tmp_path):
     ):
         studies.keep(tmp_path / "mine")
     assert not (studies.FOLDER / "mine").exists()
+
+
+def test_a_difference_at_20_symbols_is_that_of_the_rows():
+    runs = pd.read_csv(studies.FOLDER / "extrapolation/runs.csv").query("stage == 'testing'")
+    at = runs.pivot(index="seed", columns="arm", values="test_accuracy_at_20")
+    both = (at["tupe_duplicate"] - at["add_duplicate"] + at["tupe_index"] - at["add_index"]) / 2
+    low, high = stats.ttest_1samp(both, 0).confidence_interval()
+    (row,) = (r for r in finding_tables.BY_LENGTH().splitlines() if "both | tupe" in r)
+    assert row.split(" | ")[3] == f"{both.mean():+.1f} ({low:+.1f} to {high:+.1f})"
+
+
+def test_the_mean_without_alibi_is_that_of_three_encodings():
+    runs = pd.read_csv(studies.FOLDER / "encodings/runs.csv").query("stage == 'testing'")
+    means = runs.groupby("arm")["test_accuracy"].mean()
+    three = sum(means[f"add_{e}"] - means[f"none_{e}"] for e in ("rope", "relative", "t5")) / 3
+    assert f"| three without alibi | add - none | {three:+.1f} (" in finding_tables.BY_ENCODING()
+
+
+@pytest.mark.parametrize(
+    ("sweep", "data", "column", "factor"),
+    [
+        ("positions", "missing_duplicate", "lengths.40.accuracy", 100),
+        ("language_model_grid", "bbc_bytes", "lengths.128.bits_per_byte", 1),
+    ],
+)
+def test_the_table_of_a_grid_follows_from_its_runs(sweep, data, column, factor):
+    runs = pd.read_csv(studies.FOLDER / sweep / "runs.csv")
+    text = finding_tables.by_operator(sweep)
+    (row,) = (line for line in text.splitlines() if f"{data} | rope |" in line)
+    shown = row.split("|")[3].split(" / ")[1]  # addition at the first of data.test_lengths
+    own = runs[(runs["data"] == data) & (runs["encoding"] == "rope") & (runs["fusion"] == "add")]
+    digits = len(shown.partition(".")[2])
+    expected = factor * own[column].sum() / 3
+    assert float(shown) == pytest.approx(expected, abs=0.51 * 10**-digits)
+
+
+def test_repeated_tunings_are_counted_beside_their_seeds():
+    runs = pd.read_csv(studies.FOLDER / "own_best_repeated" / "runs.csv")
+    tested = runs[(runs["stage"] == "testing") & (runs["arm"] == "gate")]
+    assert (len(tested), tested["repeat"].nunique()) == (60, 5)
+    question = {"study": "own_best_repeated", "hypothesis": "gate_gains"}
+    assert questions.row_of(question)[2] == "60 in 5 tunings"
