@@ -35,7 +35,7 @@ def test_the_weights_sum_to_0():
 
 
 def test_a_hypothesis_is_a_contrast_up_to_the_first_seed_that_an_arm_lacks():
-    h = Hypothesis("h", "t", ["a", "c"], "b", [], "greater", 2.0, "main")
+    h = Hypothesis("h", "t", ["a", "c"], "b", "greater", [], 2.0, "main")
     assert h.weights == {"a": 0.5, "c": 0.5, "b": -1.0}
     assert deltas(h, OUTCOMES, [0, 1, 7, 8]) == [1.5, 3.5]
     assert deltas(h, OUTCOMES, [8, 0]) == []

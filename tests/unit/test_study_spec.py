@@ -91,6 +91,7 @@ MISTAKES = [
      "hypotheses[0].outcome: 'accuracy'; use bits_per_byte or beyond"),
     ({"metric": "loss"}, "metric: no 'loss'; use one of accuracy, macro_f1, "),
     ({"hypotheses__0__expects": "more"}, "hypotheses[0].expects: no 'more'; use one of greater,"),
+    ({"hypotheses__0__expects": None}, "hypotheses[0].expects: Missing required argument; add it"),
     ({"hypotheses__0__minus": ["add"]}, "hypotheses[0].minus: give two arms, whose"),
     ({"hypotheses__0__arm": 3}, "hypotheses[0]: 3 is not an arm; give a name or a list of names"),
     ({"hypotheses__0__arm": ["concat", "add_none"], "hypotheses__0__than": ["add", "add_none"]},

@@ -283,7 +283,7 @@ def test_trials_that_would_share_a_folder_are_refused():
 
 def of_two(metric="accuracy", outcome="", **settings):
     """A study of two operators, with a hypothesis about an outcome."""
-    asked = Hypothesis("gain", "t", "concat", "add", outcome=outcome)
+    asked = Hypothesis("gain", "t", "concat", "add", "greater", outcome=outcome)
     return small_study(settings=settings, metric=metric, hypotheses=[asked])
 
 

@@ -251,7 +251,7 @@ def test_the_forecast_counts_runs():
 )
 def test_the_spread_of_a_forecast_follows_from_the_weights(arm, than, minus, factor):
     """In units of the spread of a difference of two arms."""
-    h = Hypothesis("h", "t", arm, than, minus, "greater", 1.0)
+    h = Hypothesis("h", "t", arm, than, "greater", minus, 1.0)
     study = small_study(assumed=Assumed(3.0, 4.0))
     assert study.expected_spread(h) == pytest.approx(4 * factor)
 

@@ -93,10 +93,10 @@ class Hypothesis(Strict):
     text: str
     arm: Annotated[Side, about("an arm, or a list of arms to average")]
     than: Annotated[Side, about("the arm to compare with")]
+    expects: Annotated[str, one_of(EXPECTED)]
     minus: Annotated[list[Side], about("two arms, whose difference is subtracted")] = field(
         default_factory=list
     )
-    expects: Annotated[str, one_of(EXPECTED)] = ""
     margin: Annotated[
         float | None,
         about(
