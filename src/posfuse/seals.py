@@ -25,6 +25,11 @@ def digest_of(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
+def short_digest(text: str) -> str:
+    """The first 8 hex digits of the SHA-256 of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
 def checksum(path: Path) -> int:
     """The CRC-32 of a file. It is faster than a digest and detects damage."""
     value = 0

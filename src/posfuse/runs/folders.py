@@ -1,6 +1,5 @@
 """The folder of a sweep, and of each run in it: data/encoding/fusion[/other overrides]/seed=n."""
 
-import hashlib
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from posfuse import seals
 from posfuse.limits import check_folder, check_name
 from posfuse.runs.identity import CONTENTS, HUB_ID, is_neutral
 
@@ -41,7 +41,7 @@ def variant_of(overrides: Iterable[str]) -> str:
     text = "__".join(own)
     plain = re.sub(f"[^{VARIANT_LETTERS}]+", "-", text)[:80].strip(".-")
     if plain != text:
-        plain += "-" + hashlib.sha256(text.encode()).hexdigest()[:8]
+        plain += f"-{seals.short_digest(text)}"
     return plain
 
 

@@ -1,6 +1,6 @@
 """The tables of a run: learning curve, predictions, diagnostics and mechanism."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
@@ -55,6 +55,11 @@ class Measurement:
     value: float
     low: int = 0
     high: int = 0
+
+
+Rows = Sequence[dict[str, float]]
+# Logs the rows of the history, the diagnostics, and the rows of the steps, so far.
+LogRows = Callable[[Rows, Sequence[Diagnostic], Rows], None]
 
 
 def predictions_of(table: "pd.DataFrame", label_names: Collection[str]) -> str:

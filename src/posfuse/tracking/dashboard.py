@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 from wandb_workspaces import expr
 
+from posfuse import seals
 from posfuse.errors import InputError, input_errors
 from posfuse.evidence.collect import collect, declared_family, predicting
 from posfuse.evidence.metric import ACCURACY, MACRO_F1, METRICS, classes_of, metric_of
@@ -34,7 +35,7 @@ from posfuse.statistics.comparisons import Criteria, compare, criteria_for
 from posfuse.statistics.lengths import by_test_length
 from posfuse.tracking import panels, server
 from posfuse.tracking.panels import BY_LENGTH, DIFFERENCES, INTERVALS
-from posfuse.tracking.projection import STEP, Cell, run_id, short_digest, variant
+from posfuse.tracking.projection import STEP, Cell, run_id, variant
 
 
 class Shown:
@@ -160,7 +161,7 @@ def log_comparison(shown: Shown, sweep: Path, entity: str, project: str) -> None
     with (
         wandb.init(
             entity=entity, project=project, resume="allow",
-            id=f"comparison-{short_digest(shown.sweep_id)}",
+            id=f"comparison-{seals.short_digest(shown.sweep_id)}",
             name=f"comparison of {shown.sweep_id}", job_type="comparison",
             config={"sweep_id": shown.sweep_id}, dir=sweep / ".wandb", mode="online",
             settings=wandb.Settings(**server.AFTERWARDS),

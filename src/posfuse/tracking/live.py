@@ -21,15 +21,13 @@ from posfuse.errors import InputError
 from posfuse.process import devices, environment, signals
 from posfuse.runs import identity, records
 from posfuse.runs.checks import task_of
-from posfuse.runs.measurements import Diagnostic
+from posfuse.runs.measurements import Diagnostic, LogRows, Rows
 from posfuse.tracking import projection, server
 from posfuse.tracking.projection import Cell, Finished
 
 if TYPE_CHECKING:
     import wandb
 
-Rows = Sequence[dict[str, float]]
-LogRows = Callable[[Rows, Sequence[Diagnostic], Rows], None]
 _log = logging.getLogger(__name__)
 
 

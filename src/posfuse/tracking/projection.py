@@ -4,7 +4,6 @@ A row of W&B's history is an evaluation or a row of `steps.csv`. Its `_step` is 
 training steps done. Tables and charts are one more row at the end.
 """
 
-import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, fields, replace
@@ -34,20 +33,15 @@ def run_id(identity: records.Record, suffix: str = "") -> str:
     """W&B's id of a run, from its fingerprint, the code of the user's operator, and its place,
     because two sweeps may have the same run."""
     place = f"{identity['sweep_id']}/{identity['variant']}{identity.get('code', '')}"
-    parts = [identity["fingerprint"], short_digest(place), suffix]
+    parts = [identity["fingerprint"], seals.short_digest(place), suffix]
     return "-".join(part for part in parts if part)
-
-
-def short_digest(text: str) -> str:
-    """The first 8 hex digits of the SHA-256 of a text."""
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def short_name(name: str, length: int) -> str:
     """A name of at most `length` characters. A digest makes shortened names unique."""
     if len(name) <= length:
         return name
-    return f"{name[: length - 9]}-{short_digest(name)}"
+    return f"{name[: length - 9]}-{seals.short_digest(name)}"
 
 
 def variant(name: str) -> str:

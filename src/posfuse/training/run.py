@@ -6,7 +6,7 @@ import logging
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
@@ -29,7 +29,7 @@ from posfuse.process.distributed import rank
 from posfuse.runs import identity, measurements, records
 from posfuse.runs.configs import read_config
 from posfuse.runs.coverage import coverage_warning, repetition
-from posfuse.runs.measurements import Diagnostic, Measurement
+from posfuse.runs.measurements import Diagnostic, LogRows, Measurement
 from posfuse.runs.records import Record
 from posfuse.seals import is_whole
 from posfuse.training import masked_pretraining
@@ -41,8 +41,6 @@ from posfuse.training.optimizer import check_warmup
 from posfuse.training.progress import Stopwatch, progress_callbacks
 from posfuse.training.replicas import replicas
 
-Rows = list[dict[str, float]]
-LogRows = Callable[[Rows, list[Diagnostic], Rows], None]
 log = logging.getLogger(__name__)
 warn = cache(log.warning)  # once per process
 
