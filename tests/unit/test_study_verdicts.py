@@ -22,7 +22,7 @@ from study_runs import small_study, study_runs
 ARMS = ["add", "concat", "add_none", "concat_none"]
 GAIN = Hypothesis("gain", "t", "concat", "add", expects="greater", margin=1.0)
 PART = Hypothesis(
-    "position", "t", "concat", "add", ["concat_none", "add_none"], "greater", 1.0, "secondary"
+    "position", "t", "concat", "add", "greater", ["concat_none", "add_none"], 1.0, "secondary"
 )
 STUDY = small_study("add_none", "concat_none", hypotheses=[GAIN, PART])
 
