@@ -125,6 +125,19 @@ def test_shown_equivalences_leave_nothing_to_the_tests_for_a_difference():
     assert found["last"].level == pytest.approx(0.05 / 6)
 
 
+@pytest.mark.parametrize(("other", "result"), [(5.0, sq.UNDECIDED), (0.0, sq.EQUIVALENT)])
+def test_only_shown_equivalences_free_alpha_for_an_equivalence(other, result):
+    """The second hypothesis is equivalent with p = 0.04, between alpha / 2 and alpha."""
+    unit = np.linspace(-1, 1, 10)
+    reach = stats.t.isf(0.04, 9) * unit.std(ddof=1) / np.sqrt(10)
+    samples = {"other": 0.1 * unit + other, "close": unit}
+    margins = {"other": Margins(1.0), "close": Margins(reach)}
+    found, _ = sq.judge_family(samples, margins, Looks((10,)))
+    assert found["other"].result == (sq.AHEAD if other else sq.EQUIVALENT)
+    assert found["close"].p_equivalence == pytest.approx(0.04)
+    assert found["close"].result == result
+
+
 def test_simulated_shares_are_those_of_decide():
     draws = np.random.default_rng(2).normal(0.6, 1, (200, 24))
     draws[:5] = 0.0
