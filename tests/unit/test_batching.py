@@ -140,3 +140,9 @@ def test_words_are_counted_where_they_are_read(max_len):
     expected = np.bincount(np.concatenate([d[:max_len] for d in documents]), minlength=12)
     found = Documents(tokenized(*documents), max_len).counts(12)
     assert found.tolist() == expected.tolist()
+
+
+def test_each_process_evaluates_its_share_of_the_documents():
+    lengths = np.array([5, 3, 9, 1, 7])
+    shares = [np.concatenate(SortedBatches(lengths, 2, rank, 2).batches) for rank in (0, 1)]
+    assert [lengths[share].tolist() for share in shares] == [[1, 5, 9], [3, 7]]
