@@ -19,7 +19,7 @@ from posfuse.process import signals
 from posfuse.process.arguments import refuse_twice
 from posfuse.runs import records
 from posfuse.runs.composing import Composer
-from posfuse.runs.folders import folder_of, other_overrides, sweep_folder
+from posfuse.runs.folders import folder_of, folders_of, other_overrides, sweep_folder
 from posfuse.runs.multirun import MOST_RUNS, multirun_of, write_multirun
 from posfuse.sweeps.choices import check_chosen_protocol, check_own_classes
 from posfuse.sweeps.failures import FAIL_FAST, say
@@ -99,7 +99,7 @@ class PosfuseSweeper(BasicSweeper):
             refuse_twice(job)
         self.validate_batch_is_legal(jobs)
         with input_errors(*SEEDS):
-            folders = [folder_of(job, self.config) for job in jobs]
+            folders = folders_of(jobs, self.config)
         refuse_shared_folders(jobs, folders)
 
     def watch(self, run: Callable[[], object], n: int, unit: str) -> None:

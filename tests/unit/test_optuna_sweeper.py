@@ -21,7 +21,7 @@ from posfuse.errors import AlreadyRunning
 from posfuse.process import signals
 from posfuse.runs import records
 from posfuse.runs.composing import Composer
-from posfuse.runs.folders import folder_of
+from posfuse.runs.folders import folders_of
 from posfuse.runs.multirun import read_multirun
 from posfuse.sweeps.failures import record_failure
 from posfuse.sweeps.status import runs_of
@@ -168,8 +168,8 @@ def test_the_runs_of_a_search_have_the_folders_that_its_multirun_yaml_asks_for(s
     given = ["optim.lr=1e-3", "trainer.compile=True", "logger.notes='a b'", "fusion=add,concat"]
     batches = search(*given, "encoding=relative", "~encoding.attention.clip")
     asked = read_multirun(tmp_path / "mine")
-    ran = {folder_of(job, asked.config) for batch in batches for job in batch}
-    assert ran == {*map(str, asked.folders)}
+    ran = folders_of([job for batch in batches for job in batch], asked.config)
+    assert {*ran} == {*map(str, asked.folders)}
 
 
 def test_a_failed_trial_is_told_as_failed(search, capsys, monkeypatch):

@@ -65,16 +65,29 @@ def _without_place(override: str) -> str:
 
 def folder_of(overrides: list[str], cfg: Any) -> str:
     """The folder of the run with these overrides, relative to its sweep. `cfg` is the composed
-    config in the sweep's multirun.yaml. A file of data, encoding or fusion must have the name in
-    it."""
+    config in the sweep's multirun.yaml."""
+    return folders_of([overrides], cfg)[0]
+
+
+def folders_of(jobs: list[list[str]], cfg: Any) -> list[str]:
+    """`folder_of` of each job. A file of data, encoding or fusion must have the name in it."""
+    usual = {axis: str((cfg.get(axis) or {}).get("name")) for axis in AXES}
+    usual_seed = OmegaConf.select(cfg, "seed")
+    folders = []
+    for overrides in jobs:
+        values = _values(overrides)
+        data, encoding, fusion = (
+            values.get(f"{axis}.name") or values.get(axis, usual[axis]) for axis in AXES
+        )
+        seed = int(values.get("seed", usual_seed))
+        folders.append(run_folder(data, encoding, fusion, seed, overrides))
+    return folders
+
+
+def _values(overrides: list[str]) -> dict[str, str]:
+    """The values by key, without prefixes and quotes."""
     pairs = (o.lstrip("+").split("=", 1) for o in overrides if "=" in o and not o.startswith("~"))
-    values = {key: value.strip("'\"") for key, value in pairs}
-    data, encoding, fusion = (
-        values.get(f"{axis}.name") or values.get(axis) or str((cfg.get(axis) or {}).get("name"))
-        for axis in AXES
-    )
-    seed = int(values["seed"] if "seed" in values else OmegaConf.select(cfg, "seed"))
-    return run_folder(data, encoding, fusion, seed, overrides)
+    return {key: value.strip("'\"") for key, value in pairs}
 
 
 def started_in(folder: Path) -> list[Path]:

@@ -15,7 +15,7 @@ from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
 from omegaconf import OmegaConf
 
 from posfuse.errors import Conflict, InputError, input_errors
-from posfuse.runs.folders import folder_of, lies_in
+from posfuse.runs.folders import folders_of, lies_in
 from posfuse.runs.records import RESULT, read_failure, read_result, replacing
 from posfuse.untrusted import read_yaml
 
@@ -72,7 +72,7 @@ def multirun_of(config: Any) -> Multirun:
     trials = values.get("arm", [])
     left = max(0, int(sweeper.get("n_trials") or 0) - len(trials))
     return Multirun(
-        [folder_of(job, config) for job in jobs],
+        folders_of(jobs, config),
         jobs,
         min(left * n // len(trials), MOST_RUNS) if trials else 0,
         {choice[0] for choice in choices if len(choice) == 1},

@@ -21,7 +21,7 @@ from posfuse.config import CONF_DIR
 from posfuse.errors import AlreadyRunning, Diverged, InputError
 from posfuse.process import signals
 from posfuse.runs import configs, identity, records
-from posfuse.runs.folders import folder_of
+from posfuse.runs.folders import folders_of
 from posfuse.runs.multirun import read_multirun
 from posfuse.study.given import PATH
 from posfuse.study.plan import Plan, refusal
@@ -160,10 +160,10 @@ class ArmSweep:
         """The folder of each run by arm and seed; none before the sweep has started."""
         if (cfg := read_multirun(self.folder).config) is None:
             return {}
-        return {
-            (arm, seed): self.folder / folder_of([*self.arms[arm], f"seed={seed}"], cfg)
-            for arm, seed in product(arms, seeds)
-        }
+        keys = list(product(arms, seeds))
+        jobs = [[*self.arms[arm], f"seed={seed}"] for arm, seed in keys]
+        folders = (self.folder / folder for folder in folders_of(jobs, cfg))
+        return dict(zip(keys, folders, strict=True))
 
 
 def _wait(child: "subprocess.Popen[bytes]") -> int:
