@@ -2,6 +2,7 @@
 
 import os
 import platform
+import shutil
 from dataclasses import replace
 from types import SimpleNamespace
 from unittest.mock import MagicMock
@@ -15,6 +16,7 @@ from fake_wandb import ENTITY
 from posfuse.process import signals
 from posfuse.process.commit import commit
 from posfuse.runs import identity, records
+from posfuse.runs.configs import CONFIG
 from posfuse.tracking import projection, server
 from posfuse.tracking.live import Live, is_of_agent, start_run, track
 from posfuse.tracking.projection import STEP, Cell
@@ -92,6 +94,15 @@ def test_a_finished_run_is_completed(run, cfg, reference):
         pass
     assert run.steps == [12, 16, 17]
     assert run.summary["test/accuracy"] == record["test"]["accuracy"]
+    assert run.artifacts == ["result-f"]
+    assert run.ended == [("finish", 0)]
+
+
+def test_a_run_is_completed_although_its_config_cannot_be_read_again(run, cfg, reference, tmp_path):
+    folder = shutil.copytree(reference[0], tmp_path / "copy")
+    (folder / CONFIG).write_text("logger: {notes: '${x}'}")
+    with track(cfg, folder):
+        pass
     assert run.artifacts == ["result-f"]
     assert run.ended == [("finish", 0)]
 

@@ -166,7 +166,7 @@ def test_a_run_that_was_trained_again_does_not_get_the_curves_of_the_first_train
 
 
 @pytest.mark.parametrize("file", ["weights", "half of the predictions", "a class without a name"])
-def test_a_damaged_file_is_named(file, fake, sweep):
+def test_a_damaged_file_is_named(file, fake, sweep, capsys):
     """Digests would name damaged predictions before the upload begins."""
     folder = sweep / "seed=0"
     if file == "weights":
@@ -185,6 +185,7 @@ def test_a_damaged_file_is_named(file, fake, sweep):
     assert status == 1
     assert line.startswith(f"error: {path}: {reason}")
     assert line.endswith(f"); {records.RUN_AGAIN}")
+    assert "Traceback" not in capsys.readouterr().err
 
 
 def test_runs_that_cannot_be_used_are_named_and_the_others_uploaded(fake, sweep):

@@ -51,11 +51,15 @@ def track(cfg: Config, folder: Path) -> Iterator[LogRows | None]:
     live = Live(run, Cell.of(facts))
     if not run.offline and run.url:
         _log.info("W&B: %s", server.without_user(run.url))
+
+    def complete(run: "wandb.Run") -> None:
+        finished = Finished.read(folder, logger=cfg.logger)
+        server.complete(run, finished, live.next_step)
+
     code = 1
     try:
         yield live.log_rows
-        finished = Finished.read(folder)
-        live.attempt(lambda run: server.complete(run, finished, live.next_step))
+        live.attempt(complete)
         code = 0
     except (KeyboardInterrupt, signals.Interrupted):
         live.attempt(lambda run: run.mark_preempting())

@@ -164,9 +164,9 @@ class Finished:
     diagnostics: list[Diagnostic]
 
     @classmethod
-    def read(cls, folder: Path, suffix: str = "") -> "Finished":
-        """Read a finished run. `suffix` is that of its id. Raises InputError if a file is missing
-        or differs from its digest."""
+    def read(cls, folder: Path, suffix: str = "", logger: LoggerConfig | None = None) -> "Finished":
+        """Read a finished run. `suffix` is that of its id; `logger` is in its config.yaml (None).
+        Raises InputError if a file is missing or differs from its digest."""
         record = records.read_placed(folder / records.RESULT)
         if not seals.is_whole(path := folder / records.PREDICTIONS):
             raise InputError(f"{path}: missing or damaged; {records.RUN_AGAIN}")
@@ -178,7 +178,7 @@ class Finished:
         # The diagnostics of the trained model are in the summary, as position/...
         inside = [row for row in diagnostics if not row.name.startswith("accuracy")]
         learning = rows(Cell.of(record), history, inside, steps)
-        logger = configs.read_config(folder).logger
+        logger = logger or configs.read_config(folder).logger
         return cls(folder, run_id(record, suffix), record, logger, learning, diagnostics)
 
     @property

@@ -67,10 +67,15 @@ def sync(runs: list[Finished], files: Path) -> list[str]:
 
 def send(run: Finished, files: Path) -> None:
     """Upload one run. W&B's own files of the upload are written to `files`."""
-    with server.start(
+    opened = server.start(
         run.record, run.logger, run.folder, run.id, server.AFTERWARDS, dir=files, mode="online"
-    ) as opened:
+    )
+    code = 1
+    try:
         server.complete(opened, run, opened.starting_step)
+        code = 0
+    finally:  # `with` would print the traceback of an error that is reported in one line
+        opened.finish(exit_code=code)
 
 
 def lacking(runs: list[Finished]) -> list[tuple[Finished, str]]:
