@@ -54,6 +54,10 @@ def test_two_groups_are_of_several_runs_and_far_apart():
     assert st.in_two_groups(solved_once, 10)
     assert not st.in_two_groups(solved_once / 10, 10)  # too close to matter
     assert not st.in_two_groups([50.0] * 8)
+    spread = np.linspace(-1, 1, 150)  # more runs than the limits are known for, in any order
+    many = np.sort(np.where(np.arange(150) % 10 < 7, 50, 95) + spread)
+    assert st.in_two_groups(many, 10)
+    assert st.in_two_groups(many[::-1], 10)
     assert not st.in_two_groups([20.0, 70.0])
 
 

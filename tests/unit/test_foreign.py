@@ -185,6 +185,25 @@ def of_tasks(cells):
     return frame.to_csv(index=False)
 
 
+@pytest.mark.parametrize("overall", [[], ["--overall", "seed"]])
+def test_a_huge_value_of_one_method_changes_no_other_comparison(overall, tmp_path):
+    """Equal differences are found by a tolerance that depends on the compared values alone."""
+    noise = np.random.default_rng(0).normal(0, 0.01, (6, 2))
+    cells = [
+        ("", task, m, seed, 1 + 0.05 * (m == "b") + noise[seed, int(m == "b")])
+        for seed, task, m in product(range(6), ("x", "y"), "ab")
+    ]
+    huge = [("", task, "c", seed, 1e13 if seed == 0 else 1.0) for seed in range(6) for task in "xy"]
+    rows = []
+    for given in (cells, cells + huge):
+        options = written(tmp_path, of_tasks(given))
+        reported(*options, "--by", "task", "--unit", "raw", "--margin", "0.01", *overall)
+        rows.append([row for row in comparisons(tmp_path) if row["name"] == "b"])
+        assert all(row["p_t"] < 0.01 for row in rows[-1])
+    first, second = ([[row[k] for k in ("mean", "low", "high", "p_t")] for row in r] for r in rows)
+    assert second == pytest.approx(np.array(first))
+
+
 def test_the_mean_over_groups_is_tested_over_seeds_or_groups(tmp_path):
     """40 tasks, each with another noise: none is decided alone, the mean is. That tasks are of two
     kinds, easy and hard, says nothing about the runs."""

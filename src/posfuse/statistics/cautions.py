@@ -120,7 +120,9 @@ def in_two_groups(values: ArrayLike, least: float = 0.0) -> bool:
     must exceed a limit for some size of the lower group. Normal values exceed any of the limits in
     LEVEL of samples. So one run that fails can be a group.
     """
-    outcomes = np.sort(np.asarray(values, dtype=float)[:MOST])
+    outcomes = np.sort(np.asarray(values, dtype=float))
+    if len(outcomes) > MOST:  # a sample at equal distances has the groups of all
+        outcomes = outcomes[np.linspace(0, len(outcomes) - 1, MOST).round().astype(int)]
     if len(outcomes) < 3 or not np.ptp(outcomes):
         return False
     excess = separations(outcomes[None])[0] / _limits(len(outcomes))

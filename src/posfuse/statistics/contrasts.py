@@ -20,7 +20,7 @@ def differences(contrast: Mapping[Any, float], outcomes: pd.DataFrame) -> "pd.Se
         return pd.Series(dtype=float)
     weighted = outcomes[list(contrast)] * list(contrast.values())
     sums = weighted.sum(axis=1, skipna=False).dropna()
-    largest = np.nan_to_num(np.abs(weighted.to_numpy(dtype=float))).max(initial=0.0)
+    largest = weighted.abs().max(axis=1)[sums.index]
     return sums.where(sums.abs() > 1e-9 * largest, 0.0)
 
 

@@ -3,7 +3,6 @@
 All comparisons are computed at once, as arrays: a table may have 100,000 groups or 300 methods.
 """
 
-import math
 from itertools import pairwise
 from typing import Any
 
@@ -31,8 +30,9 @@ def over_groups(table: pd.DataFrame, is_seed: bool) -> tuple[pd.DataFrame, list[
     cells = table.groupby(["name", "unit", "group"], sort=False)["value"].mean().reset_index()
     means = cells.groupby(["name", "unit"], sort=False)["value"].agg(["mean", "size"])
     # Means of the same values can differ in their last digits, which is no spread.
-    largest = table["value"].abs().max() or 1.0
-    means["mean"] = means["mean"].round(12 - math.ceil(math.log10(largest)))
+    largest = table["value"].abs().groupby([table["name"], table["unit"]]).max()
+    scale = 10.0 ** (12 - np.ceil(np.log10(largest.clip(lower=1e-290))))
+    means["mean"] = (means["mean"] * scale).round() / scale
     n_groups = table["group"].nunique()
     if is_seed:  # a name need not have all seeds
         means = means.reset_index().assign(needed=n_groups)
@@ -143,16 +143,20 @@ def _paired_estimates(
     As in paired.py, differences that are equal up to rounding, also that of `over_groups`, have the
     spread `resolution`.
     """
-    parts, rounding = [], 4e-11 * rows["value"].abs().max()
+    parts = []
     pairs = pd.DataFrame({"one": one, "other": other}).rename_axis("pair").reset_index()
     for start in range(0, max(len(pairs), 1), AT_A_TIME):
         both = pairs[start : start + AT_A_TIME].merge(rows, left_on="one", right_on="arm")
         both = both.merge(rows, left_on=["other", "seed"], right_on=["arm", "seed"])
         both["delta"] = both["value_x"] - both["value_y"]
-        parts.append(both.groupby("pair")["delta"].agg(["size", "mean", "std", "min", "max"]))
+        both["largest"] = both[["value_x", "value_y"]].abs().max(axis=1)
+        of_pair = both.groupby("pair")
+        own = of_pair["delta"].agg(["size", "mean", "std", "min", "max"])
+        parts.append(own.assign(largest=of_pair["largest"].max()))
     d = pd.concat(parts).reindex(pairs.index)
     largest = d[["min", "max"]].abs().max(axis=1)
-    is_spread = d["max"] - d["min"] > np.maximum(1e-9 * largest.astype(float), rounding)
+    rounding = np.maximum(1e-9 * largest, 4e-11 * d["largest"])
+    is_spread = d["max"] - d["min"] > rounding
     spread = d["std"].where(is_spread, resolution)
     return pd.DataFrame(
         {
