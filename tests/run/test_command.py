@@ -88,6 +88,20 @@ def test_a_finished_run_needs_no_device_and_its_line_tells_what_it_lacks(
         assert (measured in skipped.out) == is_told
 
 
+def test_without_the_device_a_damaged_run_keeps_its_files(command, corpus, monkeypatch, tmp_path):
+    short = small_overrides(corpus, "trainer.max_epochs=1")
+    assert command(*short).code == 0
+    (result,) = tmp_path.rglob("result.json")
+    (result.parent / "predictions.parquet").write_bytes(b"")
+
+    def no_device(_):
+        raise InputError("trainer.accelerator: this machine has no cuda")
+
+    monkeypatch.setattr(train, "device_of", no_device)
+    assert_one_line(command(*short), "error: trainer.accelerator: this machine has no cuda")
+    assert result.exists()
+
+
 EMPTY = {
     "output_dir=": "output_dir: '' is empty; name a folder with output_dir=FOLDER",
     "output_dir=/": "output_dir: '/' is the root of the file system; name a folder with",

@@ -121,6 +121,7 @@ def test_a_worker_gets_no_state_of_the_sweep(sweep):
         ("-m seed=0,1", [], ".", "posfuse train 'a=b c'"),
         ("-c job -cd my -cn=top -m --resolve -i", [], "x y:.",
          "PYTHONPATH='x y:.' posfuse train 'a=b c' -cd my -cn=top hydra.mode=RUN"),
+        ("-cp ../my -m", [], "x:.", "PYTHONPATH=x:. posfuse train 'a=b c' -cp ../my"),
         ("--config-path ../my -m", ["hydra.mode=MULTIRUN"], "",
          "posfuse train 'a=b c' --config-path ../my"),
         ("-m", ["hydra/launcher=ray", "hydra.searchpath=['file:///my conf']"], ".",

@@ -150,6 +150,11 @@ def test_each_trial_trains_every_seed_and_batches_hold_several_trials(search, tm
     assert best.endswith(f"/sinusoidal/add/{jobs[2 * means.index(max(means))][0]}")
 
 
+def test_a_batch_has_at_most_the_runs_of_an_experiment(search):
+    batches = search(LR, "seed=0,1", n_jobs=3, max_batch_size=4, seed=2**32 - 1)  # the largest seed
+    assert [len(batch) for batch in batches] == [4, 2]
+
+
 def test_readers_know_how_many_runs_a_search_has_and_what_it_varies(search, tmp_path):
     class Reader(Launcher):
         def launch(self, jobs, initial_job_idx):
@@ -308,6 +313,7 @@ def test_each_choice_is_composed_before_anything_runs(search, tmp_path):
     [
         ("n_trials", (0, -1, 1.5, "x", True), "1 or more"),
         ("n_jobs", (0, 1.5), "1 or more"),
+        ("max_batch_size", (0,), "1 or more"),
         ("seed", (-1, 2**32, 0.5), f"between 0 and {2**32 - 1}"),  # as Optuna's sampler needs it
     ],
 )

@@ -468,6 +468,14 @@ def test_a_damaged_sweep_file_is_one_line(sweep):
     assert posfuse_report(sweep) == ("", f"error: {message}")
 
 
+def test_a_baseline_that_one_of_several_sweeps_lacks_is_refused_first(tmp_path):
+    for name, fusions in (("one", ("add", "concat")), ("two", ("add", "mlp"))):
+        write_sweep(tmp_path / "all" / name, {name: [0.5, 0.6, 0.7] for name in fusions})
+    line = "error: --baseline: no run has fusion=concat; use add, mlp"
+    assert posfuse_report(tmp_path / "all", "--baseline", "concat") == ("", line)
+    assert not (tmp_path / "all" / "report").exists()
+
+
 def test_a_sweep_without_the_usual_baseline_has_its_tables(tmp_path):
     sweep = write_sweep(tmp_path / "mine", {"mlp": [0.5, 0.6, 0.7], "concat": [0.6, 0.7, 0.8]})
     text, error = posfuse_report(sweep)
