@@ -41,12 +41,14 @@ Poll = Callable[[], None]  # is called during long work, which an exception that
 
 @dataclass(frozen=True)
 class Corpus:
-    """Texts and labels by split. They are read only if the cache has no token ids of them."""
+    """Texts and labels by split. They are read only if the cache has no token ids of them.
+
+    A `read` that takes long has the argument `poll`.
+    """
 
     fingerprint: str  # changes whenever the result of `read` can change
     read: Callable[..., Frames | Mapping[str, Source]]  # a Source is not held in memory
     label_names: list[str] | None = None  # names of the labels 0..C-1, if the source has them
-    is_slow: bool = False  # True: `read` takes long, so it has the argument `poll`
 
 
 def load(cfg: DataConfig) -> Corpus:

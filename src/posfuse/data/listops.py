@@ -78,7 +78,7 @@ def listops(
         }
 
     arguments = (split_seed, max_depth, max_arguments, digit_probability, lengths, sizes)
-    return Corpus(f"listops {FORMAT} {arguments}", read, DIGITS, is_slow=True)
+    return Corpus(f"listops {FORMAT} {arguments}", read, DIGITS)
 
 
 def evaluate(tokens: Sequence[str]) -> int:

@@ -1,5 +1,6 @@
 """Checks and splits a corpus. Every document gets a text and a label 0..C-1."""
 
+import inspect
 import re
 import reprlib
 from collections.abc import Iterator
@@ -56,7 +57,8 @@ def splits(
     The other arguments are as in `open_store`. Raises InputError for documents that cannot be used.
     """
     try:
-        read = corpus.read(poll) if corpus.is_slow else corpus.read()
+        has_poll = "poll" in inspect.signature(corpus.read).parameters
+        read = corpus.read(poll=poll) if has_poll else corpus.read()
     except OSError as error:
         if lacks_memory(error):
             raise

@@ -13,12 +13,12 @@ import logging
 import os
 import shutil
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -124,6 +124,8 @@ def open_store(
     """Open the token store of a corpus. A missing or damaged store is built first.
 
     `validation_seed` draws the validation split of a corpus that has none (None: split_seed).
+    `poll` is called while texts are read and between batches of them; an exception that it raises
+    stops the building.
     `pretrained` is the folder of a model whose tokenizer is used (None: a vocabulary of the texts).
     Without `labelled`, the documents need no labels, and an existing store may have none. Raises
     InputError for documents that cannot be used and for a folder that cannot be written.
@@ -141,10 +143,10 @@ def open_store(
                     shutil.rmtree(left)
                 parts, names = splits(corpus, cfg, validation_seed, labelled, poll)
                 counted = SPLITS if cfg.vocabulary.source == "all" else ("train",)
-                texts = chain.from_iterable(parts[split].texts() for split in counted)
+                texts = _texts(parts, counted, poll)
                 tokens = read_tokenizer(pretrained) if pretrained else own_tokens(texts, cfg)
-                repeated = 0 if is_task(cfg) else _repeated(parts)
-                _write(folder, parts, names, tokens, repeated)
+                repeated = 0 if is_task(cfg) else _repeated(parts, poll)
+                _write(folder, parts, names, tokens, repeated, poll)
                 store = _read(folder, labelled)
     except OSError as error:
         if lacks_memory(error):
@@ -193,13 +195,14 @@ def _vocabulary_key(own: VocabularyConfig) -> dict[str, Any]:
 
 
 def _write(
-    folder: Path, parts: dict[str, Split], label_names: list[str], tokens: Tokens, repeated: int
-) -> None:
+    folder: Path, parts: dict[str, Split], label_names: list[str], tokens: Tokens, repeated: int,
+    poll: Poll,
+) -> None:  # fmt: skip
     """Write a store in a temporary folder and rename it to `folder`."""
     work = folder.with_name(f"{folder.name}.{uuid.uuid4().hex}")
     work.mkdir()
     try:
-        shares = {split: _write_split(work, split, parts[split], tokens) for split in parts}
+        shares = {split: _write_split(work, split, parts[split], tokens, poll) for split in parts}
         meta: dict[str, Any] = {  # fields of TokenStore
             "vocabulary_size": tokens.size, "label_names": label_names, "unknown_share": shares,
             "ending": tokens.ending, "shift": tokens.shift, "repeated": repeated,
@@ -213,33 +216,47 @@ def _write(
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _repeated(parts: dict[str, Split]) -> int:
+def _texts(parts: dict[str, Split], names: Iterable[str], poll: Poll) -> Iterator[str]:
+    texts = chain.from_iterable(parts[split].texts() for split in names)
+    return chain.from_iterable(portions(texts, poll))
+
+
+def _repeated(parts: dict[str, Split], poll: Poll) -> int:
     """The number of test documents whose text occurs in train. For a .txt file, whose lines often
     repeat, it is 0 unless every test line occurs in train."""
-    known = set(map(hash, parts["train"].texts()))
+    known = set(map(hash, _texts(parts, ["train"], poll)))
     occurs = [hash(text) in known for text in parts["test"].texts()]
     return sum(occurs) if all(occurs) or not parts["train"].source.is_one_text else 0
 
 
-def _write_split(work: Path, split: str, part: Split, tokens: Tokens) -> float:
+def _write_split(work: Path, split: str, part: Split, tokens: Tokens, poll: Poll) -> float:
     """Write the ids of a split, batch by batch, then its offsets, labels, groups and rows. Returns
     the fraction of unknown tokens."""
     lengths: list[np.ndarray] = []
-    n_unknown, raw = 0, work / "raw"
-    with raw.open("wb") as file:
-        for texts in portions(part.texts()):
+    n_unknown = 0
+    with (work / f"{split}.ids.npy").open("wb") as file:
+        for texts in portions(part.texts(), poll):
             ids, offsets = tokens.encode(texts)
+            if not lengths:
+                _write_header(file, ids.dtype, 0)  # overwritten below, when T is known
             file.write(ids.data)
             lengths.append(np.diff(offsets))
             if tokens.unknown is not None:
                 n_unknown += int((ids == tokens.unknown).sum())
-    np.save(work / f"{split}.ids.npy", np.memmap(raw, ids.dtype, "r"))  # not held in memory
-    raw.unlink()
-    offsets = np.cumsum(np.concatenate([[0], *lengths]), dtype=np.int64)
+        offsets = np.cumsum(np.concatenate([[0], *lengths]), dtype=np.int64)
+        file.seek(0)
+        _write_header(file, ids.dtype, int(offsets[-1]))
     np.save(work / f"{split}.offsets.npy", offsets)
     for name in ("labels", "groups", "rows"):
         np.save(work / f"{split}.{name}.npy", getattr(part, name))
     return float(n_unknown / offsets[-1])
+
+
+def _write_header(file: BinaryIO, kind: np.dtype, length: int) -> None:
+    """Write the header of an .npy file for an array (length,). Its size does not depend on the
+    length."""
+    header = {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False}
+    np.lib.format.write_array_header_1_0(file, {**header, "shape": (length,)})
 
 
 def _read(folder: Path, labelled: bool) -> TokenStore | None:

@@ -23,7 +23,7 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from tokenizers.trainers import WordLevelTrainer
 
 from posfuse.config import DataConfig, VocabularyConfig
-from posfuse.data.corpora import files_digest
+from posfuse.data.corpora import Poll, files_digest
 from posfuse.errors import InputError, input_errors
 from posfuse.untrusted import MEBIBYTE, read_bytes
 
@@ -114,17 +114,19 @@ def _word_tokenizer(model: WordLevel) -> Tokenizer:
     return tokenizer
 
 
-def portions(texts: Iterable[str]) -> Iterator[list[str]]:
-    """The texts in lists of about PORTION characters."""
+def portions(texts: Iterable[str], poll: Poll) -> Iterator[list[str]]:
+    """The texts in lists of about PORTION characters; `poll` is called before each of them."""
     portion: list[str] = []
     characters = 0
     for text in texts:
         portion.append(text)
         characters += len(text)
         if characters >= PORTION:
+            poll()
             yield portion
             portion, characters = [], 0
     if portion:
+        poll()
         yield portion
 
 
