@@ -8,9 +8,13 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import Container, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from posfuse.config import CONF_DIR
+from posfuse.errors import InputError
+from posfuse.runs.checks import checked
 from posfuse.runs.composing import Composer
+from posfuse.runs.configs import config_of
 
 KINDS = {
     "values": ["seed=3", "data.limit=null", "optim.lr=1e-3", "model.token_scale=1/8", "sweep_id=a"],
@@ -23,7 +27,8 @@ KINDS = {
     "groups that choose others": ["task=language_model", "fidelity=notebook", "data=arxiv"],
     "groups of Hydra": ["hydra/launcher=parallel", "hydra.launcher.n_jobs=3", "seed=5"],
     "added": ["+fusion.x=1", "fusion.x=2", "++fusion.y=[1]", "++seed=4", "+z={a: 1}", "z.a=2"],
-    "removed": ["fusion.name=x", "~fusion.name", "~encoding", "seed=1"],
+    "removed": ["fusion.name=x", "~fusion.name", "seed=1"],
+    "a removed group": ["~fusion", "seed=1"],
     "an experiment": ["experiment=table1", "seed=7", "trainer.patience=null"],
 }
 REFUSED = [
@@ -76,3 +81,22 @@ def test_an_override_is_refused_as_by_hydra(overrides, loaders):
             loader.load_configuration("train", overrides, RunMode.RUN)
         messages.append((error.type, str(error.value), str(error.value.__cause__)))
     assert messages[0] == messages[1]
+
+
+def test_ones_own_folder_of_files_can_hold_a_group(loaders, tmp_path):
+    (tmp_path / "extra").mkdir()
+    (tmp_path / "extra" / "one.yaml").write_text("# @package _global_\nseed: 8\n")
+    own = [f"hydra.searchpath=['file://{tmp_path}']", "+extra=one", "data.limit=3"]
+    for loader in loaders:
+        config = loader.load_configuration("train", own, RunMode.RUN)
+        assert (config.seed, config.data.limit) == (8, 3)
+    assert loaders[1].load_configuration("train", own[1:2], RunMode.RUN).extra == "one"  # a value
+
+
+def test_a_composed_config_becomes_the_dataclasses_of_its_plain_values(loaders):
+    for overrides in (KINDS["groups"], KINDS["tables"], ["data=arxiv", "seed=${optim.warmup}"]):
+        config = loaders[1].without_hydra("train", overrides)
+        assert config_of(config) == config_of(OmegaConf.to_container(config))
+    for added in ("+z=1", "+data.vocabulary.z=1"):
+        with pytest.raises((InputError, OmegaConfBaseException), match=r"\bz\b"):
+            checked(loaders[1].without_hydra("train", [added]))

@@ -292,6 +292,14 @@ def test_every_setting_is_in_the_fingerprint_unless_it_is_neutral() -> None:
         assert (fingerprint(changed) == fingerprint(cfg)) == is_neutral(key), key
 
 
+def test_a_run_of_an_earlier_version_is_found_unless_all_numbers_changed(monkeypatch) -> None:
+    """The fingerprint changes only with NUMERICS or the default settings."""
+    cfg = checked(composed())
+    assert fingerprint(cfg) == "48513f7e86a961bb"
+    monkeypatch.setattr(identity, "NUMERICS", identity.NUMERICS + 1)
+    assert fingerprint(cfg) != "48513f7e86a961bb"
+
+
 def test_a_part_whose_numbers_changed_has_another_fingerprint(monkeypatch) -> None:
     on_bbc, *others = (
         checked(composed(f"encoding={encoding}", f"data={data}"))
