@@ -65,6 +65,7 @@ def test_random_trials_lie_in_their_range_and_are_the_same_each_time(written):
 
 MISTAKES = [
     ({"arms__1_0": {"fusion": "mul"}}, "arms.1_0: in YAML this is not a text; rename it"),
+    ({"arms": {"add": {}, 1: {"fusion": "mul"}}}, "arms.1: in YAML this is not a text; put it in"),
     ({"testing": {"looks": [4, 8]}}, "testing.seeds: must be seeds such as 0-7 or 0,1,2"),
     ({"testing__seeds": "96-110"}, "testing.seeds: 100 are tuning seeds too; use fresh ones"),
     ({"testing__seeds": "0-6"}, "testing.seeds: 7 seeds, but the last look needs 8"),

@@ -73,6 +73,11 @@ def _line(schema: Any, loc: tuple[Any, ...], msg: str, type: str, input: Any, **
     key, problem = _key(loc), f"{msg} (got {reprlib.repr(input)})"
     if type == "missing":
         problem = f"{msg}; add it"
+    elif loc[-1:] == ("[key]",):
+        key, problem = (
+            _key((*loc[:-2], str(loc[-2]))),
+            "in YAML this is not a text; put it in quotes",
+        )
     elif type == "string_pattern_mismatch":
         names = more["ctx"]["pattern"].strip("^()$").split("|")
         problem = f"no {input!r}; {nearest(input, names)}"

@@ -140,7 +140,8 @@ class ArmSweep:
             if path.exists():
                 identity_of = record = records.read_result(path)
             elif (failure := records.read_failure(folder)) is None or (
-                failure["kind"] == AlreadyRunning.kind  # the process that ran it may have ended
+                # The process that ran it may have ended; an interrupted run resumes.
+                failure["kind"] in (AlreadyRunning.kind, records.INTERRUPTED)
             ):
                 return None, MISSING
             elif failure["kind"] != Diverged.kind:

@@ -35,8 +35,8 @@ def cpu_seconds_per_run(name: str, study: Study, extra: list[str]) -> float:
     """
     first = next(iter(study.trials().values()), {})
     own_arms = {arm: {**own, **first} for arm, own in study.arms.items() if arm != NULL_ARM}
-    found = compose(study, own_arms, extra).values()
-    few = max(FEW, *(own.config.trainer.evaluations for own in found))
+    whole = {arm: own.config.trainer for arm, own in compose(study, own_arms, extra).items()}
+    few = max(FEW, *(own.evaluations for own in whole.values()))
     sizes = (few, few + MORE)
     arms = {
         f"{arm}.{n}": {**values, "trainer.limit_batches": n}
@@ -54,16 +54,20 @@ def cpu_seconds_per_run(name: str, study: Study, extra: list[str]) -> float:
     for arm in own_arms:
         short, long = (results.get((f"{arm}.{n}", seed)) for n in sizes)
         if short is not None and long is not None:
-            times.append(whole_seconds(short, long, sizes) * long["host"]["threads"])
+            seconds = whole_seconds(short, long, sizes, whole[arm].limit_batches)
+            times.append(seconds * long["host"]["threads"])
     if not times:
         raise InputError(f"{sweep.folder}: no arm could be timed; see above")
     return sum(times) / len(times)
 
 
-def whole_seconds(short: Record, long: Record, sizes: tuple[int, int]) -> float:
-    """The seconds of a run and of its pretraining with all batches, from two short runs.
+def whole_seconds(
+    short: Record, long: Record, sizes: tuple[int, int], limit: int | None = None
+) -> float:
+    """The seconds of a run and of its pretraining, from two short runs.
 
-    `sizes` are the limits on the batches of each epoch and split in the two runs. Time grows with
+    `sizes` are the limits on the batches of each epoch and split in the two runs; `limit` is that
+    of the whole run. Time grows with
     the documents, and training on a document takes as long as evaluating TRAINED documents.
     """
     settings, documents = long["settings"], long["documents"]
@@ -72,7 +76,7 @@ def whole_seconds(short: Record, long: Record, sizes: tuple[int, int]) -> float:
         """The seconds of a phase that reads these splits, each with its batch size and weight."""
         fewer, more, every = (
             sum(weight * min(n * size, documents[split]) for split, size, weight in reads)
-            for n in (*sizes, math.inf)
+            for n in (*sizes, limit or math.inf)
         )
         rest: float = max(after - before, 0.0) * (every - more) / max(more - fewer, 1)
         return after + rest
