@@ -81,6 +81,10 @@ def test_final_seeds_alone_choose_among_the_finalists():
     assert (found["add"].validation, found["concat"].validation) == pytest.approx((55, 25))
     assert found["add"].scores == pytest.approx([90, 20, 80])
     assert found["add"].last == 1.0  # of the final seeds alone
+    # A run of an earlier finalist, which is none any more.
+    earlier = tuned([[(99, 99)]] * 2, (102, 103), ("t01",), best=3)
+    again = choose(study, VALUES, pd.concat([runs, finals, earlier]))
+    assert again["add"].values == found["add"].values
 
 
 def test_a_trial_that_diverged_is_no_finalist():

@@ -154,6 +154,14 @@ def test_a_run_is_solved_from_the_threshold_on():
     assert solved(29.0, 100 * 0.29) == [100]  # 28.999999999999996
 
 
+def test_later_seeds_of_a_decided_hypothesis_have_an_exact_interval():
+    own = study(testing=Evaluation(seeds="0-31", looks=[16, 32]))
+    (v,) = looks.progress(own, study_runs(add=[30.0] * 32, concat=[95.0] * 32)).verdicts
+    assert (v.decision.n, v.all_seeds.n) == (16, 32)
+    ends = shares.difference_interval([100.0] * 32)
+    assert (v.all_seeds.low, v.all_seeds.high) == pytest.approx(ends)
+
+
 def test_a_study_judges_the_share_and_shows_the_accuracy_of_solved_runs():
     own = study()
     (v,) = looks.progress(own, RUNS).verdicts
@@ -310,6 +318,8 @@ CONTENT = {
         ({"metric": "bits_per_byte"}, "solved: bits_per_byte is not in percent; remove solved"),
         ({"hypotheses__1__than": ["add", "concat"]}, "hypotheses[1]: the exact test of solved runs "
          "compares two arms; name one in `arm` and one in `than`, without `minus`"),
+        ({"hypotheses__0__than": ["add", "add"], "hypotheses__0__minus": ["add", "concat"]},
+         "hypotheses[0]: the exact test of solved runs compares two arms"),
         ({"hypotheses__1__expects": "equivalent", "hypotheses__1__margin": 1e-4},
          "hypotheses[1]: 16 seeds cannot decide it by solved runs with alpha=0.05, 2 in its family "
          "and margin=0.0001; no feasible number of seeds can; give a larger margin"),
