@@ -105,7 +105,8 @@ def _start(number: int, folder: Path) -> subprocess.Popen[bytes]:
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
     }
     command = [sys.executable, "-m", RUN, str(os.getpid()), str(folder)]
-    pipes: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
     log = (folder / "train.log").open("a", encoding="utf-8")
     with log, signals.blocking():  # rank 0 handles the signals
-        return subprocess.Popen(command, env=environment, stderr=log, **pipes)
+        return subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
+        )

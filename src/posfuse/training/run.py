@@ -115,6 +115,8 @@ def set_process(cfg: Config) -> None:
         torch.set_num_threads(cfg.trainer.threads)
     if cfg.trainer.precision.startswith("bf16") and environment.do_without_broken_amx():
         warn("bfloat16 is slower than float32 here: this machine's matrix units do not work")
+    if not gc.get_freeze_count():
+        gc.freeze()  # skip the objects of modules: a collection takes milliseconds, not 0.25 s
     gc.collect()  # frees an earlier run of this process, whose objects refer to each other
     environment.keep_memory()
     environment.reset_peak_memory()
