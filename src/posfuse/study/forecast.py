@@ -67,8 +67,8 @@ def whole_seconds(
     """The seconds of a run and of its pretraining, from two short runs.
 
     `sizes` are the limits on the batches of each epoch and split in the two runs; `limit` is that
-    of the whole run. Time grows with
-    the documents, and training on a document takes as long as evaluating TRAINED documents.
+    of the whole run. Time grows with the documents, and training on a document takes as long as
+    evaluating TRAINED documents.
     """
     settings, documents = long["settings"], long["documents"]
 
