@@ -85,8 +85,8 @@ from posfuse.train import train
 def tiny():
     return float((torch.full((2**20,), 1e-30) * 1e-10).sum())
 
-facts = environment.facts
-environment.facts = lambda *given: (print("during the run", tiny()), facts(*given))[1]
+costs = environment.costs
+environment.costs = lambda *given: (print("during the run", tiny()), costs(*given))[1]
 train(small_config(Path(sys.argv[1]), "trainer.threads=2"), Path("run").absolute())
 print("after it", tiny() > 0)
 square = torch.ones(64, 64, dtype=torch.bfloat16)

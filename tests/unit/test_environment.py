@@ -48,8 +48,8 @@ def test_on_a_machine_with_a_gpu_a_run_has_the_peak_and_the_name_of_its_device(m
     environment.reset_peak_memory()
     assert reset == ["GPU", "/proc/self/clear_refs"]
     for device, name in (("cpu", platform.machine()), ("cuda", "a GPU")):
-        found = environment.facts({"fit": 1.0}, {"documents": 1, "tokens": 1}, device)
-        assert found["host"]["device"] == name
+        found = environment.costs({"fit": 1.0}, {"documents": 1, "tokens": 1}, device)
+        assert environment.origin(device)["host"]["device"] == name
         assert (found["peak_memory_bytes"] == 7) == (device == "cuda")
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: 0)
     assert environment.peak_memory() > 7  # of the process
@@ -76,6 +76,6 @@ def test_a_run_returns_the_memory_that_earlier_ones_freed():
     last = torch.ones(2**18)  # keeps the pieces from the end of the heap
     del pieces
     before = resident()
-    environment.keep_memory()
+    environment.return_memory()
     assert resident() < before - 250
     assert last.sum() == 2**18

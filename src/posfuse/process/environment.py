@@ -31,16 +31,15 @@ x @ x
 """
 
 
-def facts(seconds: dict[str, float], seen: dict[str, int], device: str) -> dict[str, Any]:
-    """A record's measurements. `seconds` has the times of setup, fit and test. `seen` counts the
-    documents and tokens of training during fit. `device` is the run's (devices.py). The memory is
-    that of the process that finished the run, not of earlier interrupted processes."""
+def costs(seconds: dict[str, float], seen: dict[str, int], device: str) -> dict[str, Any]:
+    """A record's times and memory. `seconds` has the times of setup, fit and test. `seen` counts
+    the documents and tokens of training during fit. `device` is the run's (devices.py). The memory
+    is that of the process that finished the run, not of earlier interrupted processes."""
     return {
         "seconds": seconds,
         "documents_per_second": seen["documents"] / seconds["fit"],
         "tokens_per_second": seen["tokens"] / seconds["fit"],
         "peak_memory_bytes": peak_memory(device),
-        **origin(device),
     }
 
 
@@ -59,19 +58,20 @@ def origin(device: str) -> dict[str, Any]:
 
 
 def keep_memory() -> None:
-    """Make glibc keep freed memory for this run, and return the memory of earlier runs of the
-    process.
-
-    By default glibc returns each large tensor's memory to the system, and allocating it again takes
-    longer than many operations on it. The kept memory is in pieces. Over several runs they would
-    add up to several times the memory of one run.
-    """
+    """Make glibc keep freed memory. By default it returns each large tensor's memory to the system,
+    and allocating it again takes longer than many operations on it."""
     if platform.libc_ver()[0] == "glibc":
         mmap_max, trim_threshold = -4, -1  # M_MMAP_MAX and M_TRIM_THRESHOLD of malloc.h
         libc = ctypes.CDLL(None)
         libc.mallopt(mmap_max, 0)
         libc.mallopt(trim_threshold, 2**31 - 1)
-        libc.malloc_trim(0)
+
+
+def return_memory() -> None:
+    """Return the memory that glibc keeps. It is in pieces, which over several runs of a process
+    would add up to several times the memory of one run."""
+    if platform.libc_ver()[0] == "glibc":
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 @contextmanager

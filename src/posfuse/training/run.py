@@ -77,8 +77,7 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> Record:
     started, facts = records.now(), records.identity(cfg, folder) | identity.own_code(cfg)
     set_process(cfg)
     device = device_of(cfg.trainer)
-    # The checkout and the packages may change before the record is written.
-    versions = environment.origin(device)["versions"]
+    facts |= environment.origin(device)  # now, because the checkout and the packages may change
     backbone = build_backbone(cfg)  # refuses a wrong value before any data is loaded
     if pretrained := pretrain(cfg):
         facts["pretrain"] = masked_pretraining.facts(pretrained)
@@ -101,8 +100,7 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> Record:
         trainer = fit(cfg, folder, data, module, history, stopwatch, [diagnostics])
         stopwatch.begin("test")
         tested = test(trainer, data, module)
-        facts |= environment.facts(stopwatch.seconds(), module.seen_by_all(), device)
-        facts["versions"] = versions
+        facts |= environment.costs(stopwatch.seconds(), module.seen_by_all(), device)
     if rank() > 0:
         return {}
     return record(folder, facts, trainer, module, history, diagnostics, tested)
@@ -119,6 +117,7 @@ def set_process(cfg: Config) -> None:
         gc.freeze()  # skip the objects of modules: a collection takes milliseconds, not 0.25 s
     gc.collect()  # frees an earlier run of this process, whose objects refer to each other
     environment.keep_memory()
+    environment.return_memory()
     environment.reset_peak_memory()
 
 
