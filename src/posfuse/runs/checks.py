@@ -183,6 +183,6 @@ def import_part(key: str, target: Any) -> Any:
 def _reason(error: BaseException) -> str:
     """An import error in one line, with the line of the user's code that caused it."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if not f.filename.startswith((__file__, "<", *LIBRARIES))]
+    own = [f for f in frames if not f.filename.startswith((__file__, *LIBRARIES))]
     place = f", {own[-1].filename} line {own[-1].lineno}" if own else ""
     return f"{type(error).__name__}: {' '.join(str(error).split())}{place}"

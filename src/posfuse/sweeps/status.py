@@ -4,7 +4,6 @@ It only reads the sweep's folder, so it works while the sweep runs, on any machi
 folder's disk.
 """
 
-import errno
 import fcntl
 import shlex
 import statistics
@@ -122,13 +121,15 @@ def _is_locked(folder: Path) -> bool:
     It takes a shared lock for a moment, which needs no right to write.
     """
     path = folder / ".lock"
-    with suppress(OSError):
-        if path.is_file():  # a pipe would block
-            with path.open("rb") as file:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                except OSError as error:
-                    return error.errno in (errno.EAGAIN, errno.EACCES)
+    if not path.is_file():  # a pipe would block
+        return False
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # not readable
+        pass
     return False
 
 
