@@ -15,7 +15,7 @@ import torch
 from hydra import compose, initialize_config_dir
 
 from posfuse.config import CONF_DIR, Config
-from posfuse.process.environment import keep_memory, peak_memory
+from posfuse.process.environment import keep_memory, peak_memory, return_memory
 from posfuse.runs import records
 from posfuse.runs.checks import checked
 
@@ -88,14 +88,19 @@ _object: Any  # of a process that `apart` started
 def _begin(threads: int, make: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     global _object
     torch.set_num_threads(threads)
-    torch.set_flush_denormal(True)  # as in a run; only threads that start later have this setting
-    keep_memory()  # as a run does
     _object = make(*arguments)
+
+
+def set_as_in_a_run() -> None:
+    """Give this process the settings of a run of posfuse, before its first operation of torch: only
+    threads that start later flush denormal numbers. Other systems have the usual settings."""
+    torch.set_flush_denormal(True)
+    keep_memory()
 
 
 def _do(work: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     found = work(_object, *arguments)
-    keep_memory()  # returns what this work has freed, because the systems share the memory
+    return_memory()  # because the systems share the memory
     return found
 
 

@@ -5,6 +5,9 @@
 The settings are those with which nanoGPT trains on a CPU, but 500 steps in place of 2,000. The
 plain loop is benchmarks/plain_language_model.py; nanoGPT's own model trains in the same loop.
 
+posfuse also runs with speed=fast. Where this chooses bfloat16, nanoGPT runs in bfloat16 too, though
+its own script trains in float32 on a CPU.
+
 What differs in posfuse: it has biases, so the plain loop runs with them too, an option of nanoGPT.
 It has Adam's usual beta2 of 0.999, starts embeddings and positions from N(0, 1) instead of
 N(0, 0.02), and divides the output of tied embeddings by sqrt(d). It reads windows that do not
@@ -32,13 +35,14 @@ import plain_language_model as plain
 import store
 from posfuse.config import Config
 from posfuse.data.datamodule import TextDataModule
+from posfuse.process import precision
 from posfuse.training.build import build_data, build_module
 from systems import fit
 
 MEASURES = (
     "model training.build training.module training.next_token training.optimizer training.task "
     "training.observers training.diagnostics data.batching data.windows data.datamodule "
-    "process.environment process.distributed"
+    "process.environment process.precision process.distributed conf/speed"
 )
 FOLDERS = ("nanogpt",)
 D, HEADS, LAYERS, BLOCK, BATCH, LR = 128, 4, 4, 64, 12, 1e-3
@@ -52,8 +56,10 @@ OVERRIDES = [
     "trainer.accelerator=cpu", "logger=none",
 ]  # fmt: skip
 FIRST_BYTE = 2  # its id, after those of <pad> and <unk>
+POSFUSE = {"posfuse": "exact", "posfuse, fast": "fast"}  # speed by system
 NANOGPT = "nanoGPT"
-SYSTEMS = ("plain", "plain with biases", "posfuse")
+HALF = f"{NANOGPT}, bfloat16"
+SYSTEMS = ("plain", "plain with biases", *POSFUSE)
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,10 @@ class Job:
 def config(job: Job) -> Config:
     own = [f"seed={job.seed}", f"trainer.limit_batches={job.steps}", f"cache_dir={job.cache}"]
     own.append(f"optim.warmup={min(plain.WARMUP, job.steps - 1)}")
-    return harness.config(*OVERRIDES, *own, f"trainer.threads={torch.get_num_threads()}")
+    own += [f"speed={POSFUSE.get(job.system, 'exact')}", f"output_dir={job.cache}"]
+    cfg = harness.config(*OVERRIDES, *own, f"trainer.threads={torch.get_num_threads()}")
+    cfg.trainer.precision = precision.precision_of(cfg)  # as posfuse train does
+    return cfg
 
 
 def data_of(cfg: Config, job: Job) -> TextDataModule:
@@ -85,9 +94,11 @@ def data_of(cfg: Config, job: Job) -> TextDataModule:
 
 def train(_: Any, job: Job) -> tuple[float, float]:
     """CPU milliseconds of a step, and bits per byte after the last one."""
+    if job.system in POSFUSE:
+        harness.set_as_in_a_run()
     cfg = config(job)
     data = data_of(cfg, job)
-    if job.system == "posfuse":
+    if job.system in POSFUSE:
         clock, metrics = fit(cfg, build_module(cfg, data), data, harness.used)
         seconds, bits = clock.training, float(metrics["val/bits_per_byte"])
     else:
@@ -100,13 +111,14 @@ def baseline(job: Job, data: TextDataModule) -> tuple[float, float]:
     windows = data.documents["validation"]
     held_out = windows[np.arange(len(windows))]
     torch.manual_seed(job.seed)
-    if job.system == NANOGPT:
+    if job.system in (NANOGPT, HALF):
         model, updates = nanogpt(job.nanogpt)
     else:
         model = plain.PlainLanguageModel(D, HEADS, LAYERS, BLOCK, bias="biases" in job.system)
         updates = plain.optimizer(model, LR)
     work = partial(plain.train, model, updates, text, BATCH, BLOCK, job.steps, LR)
-    seconds = harness.seconds(work, harness.used)
+    with torch.autocast("cpu", torch.bfloat16, enabled=job.system == HALF):
+        seconds = harness.seconds(work, harness.used)
     ids, targets = held_out.ids - FIRST_BYTE, held_out.labels - FIRST_BYTE
     return seconds, plain.bits_per_byte(model, ids, targets)
 
@@ -131,10 +143,13 @@ def turn(job: Job, seeds: Iterator[int]) -> tuple[float, float]:
 
 def measure(given: argparse.Namespace) -> list[store.Table]:
     torch.set_num_threads(given.threads)
-    systems = [*SYSTEMS, NANOGPT] if given.nanogpt else SYSTEMS
     with tempfile.TemporaryDirectory() as cache:
-        jobs = {s: Job(s, given.steps, given.windows, cache, given.nanogpt) for s in systems}
-        build_data(config(jobs["posfuse"]))  # writes the ids
+        job = Job("posfuse, fast", given.steps, given.windows, cache, given.nanogpt)
+        cfg = config(job)
+        build_data(cfg)  # writes the ids
+        halves = [HALF] if cfg.trainer.precision == precision.BFLOAT16 else []
+        systems = [*SYSTEMS, NANOGPT, *halves] if given.nanogpt else SYSTEMS
+        jobs = {system: replace(job, system=system) for system in systems}
         turns = {s: partial(turn, job, count()) for s, job in jobs.items()}
         found = harness.in_turn(turns, given.repeats)
     times = harness.compared({s: [ms for ms, _ in of] for s, of in found.items()}, "plain")

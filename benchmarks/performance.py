@@ -30,8 +30,9 @@ HALF = "Trainer, bfloat16"
 SENTENCES = {
     "grid": "Two runs at once with one thread each: {0|2|ratio} times the runs per hour of one "
     "run with two threads.",
-    "language_model": "A training step of a language model on bytes: {0|posfuse|× plain} the CPU "
-    "time of a plain loop; nanoGPT: {0|nanoGPT|× plain}.",
+    "language_model": "CPU time of a training step of a language model on bytes, as a multiple of "
+    "a plain loop's: exact {0|posfuse|× plain}, fast {0|posfuse, fast|× plain}, nanoGPT "
+    "{0|nanoGPT|× plain}.",
     "long_documents": "A training step on a document of 4,096 tokens: {0|4,096 exact|step ms} ms "
     "with speed=exact, {0|4,096 fast|step ms} ms with speed=fast.",
     "operators": "Time of a training step, compared with addition: the scalar gate "

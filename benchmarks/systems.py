@@ -16,7 +16,7 @@ import torch
 from lightning.pytorch.callbacks import Callback
 
 import plain
-from harness import DEVICE, IS_GPU, now
+from harness import DEVICE, IS_GPU, now, set_as_in_a_run
 from posfuse.config import Config
 from posfuse.data.batching import Documents
 from posfuse.data.datamodule import TextDataModule
@@ -79,6 +79,7 @@ class Posfuse:
     them into the batches from which they were chosen."""
 
     def __init__(self, cfg: Config, chosen: Chosen) -> None:
+        set_as_in_a_run()
         self.cfg, self.data = cfg, build_data(cfg)
         train, test = (
             Documents(self.data.store.splits[split].take(chosen[split]), cfg.data.max_len)
