@@ -174,6 +174,14 @@ def test_a_plan_says_what_its_verdicts_will_lean_on():
     ]
 
 
+def test_a_plan_with_repeats_counts_repeats_and_is_not_tuned_once():
+    tuning = Tuning(grid={"optim.lr": [1, 2]}, seeds="90-97", repeats=8)
+    testing = Evaluation(seeds="0-15", looks=[4, 8])
+    study = replace(STUDY, tuning=tuning, testing=testing, assumed=Assumed(2.0, 0.5, 0.1))
+    drawn = dict.fromkeys(STUDY.arms, DRAWN)
+    assert cautions.of_plan(study, drawn) == [f"caution: {st.FEW_VALUES} (looks at 4)"]
+
+
 @pytest.mark.parametrize(
     ("spread", "minus", "is_small"),
     [(0.7, [], False), (1.1, [], True), (0.7, ["mul", "none"], True)],

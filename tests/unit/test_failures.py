@@ -94,6 +94,19 @@ def test_a_sweep_says_what_to_type_next_but_not_within_a_study(is_of_study, swee
     assert ("; next: posfuse report " in capsys.readouterr().out) == (not is_of_study)
 
 
+def test_a_study_counts_runs_that_diverged_and_does_not_list_them(sweep, tmp_path):
+    config, ending = sweep
+    record_failure("the loss is not finite", tmp_path / RUN, ["seed=1"], Diverged.kind)
+    with pytest.raises(SystemExit, match="posfuse train seed=1"):
+        ending.on_multirun_end(config)
+    ending.is_of_study = True
+    ending.on_multirun_end(config)
+    record_failure("broken", tmp_path / OTHER, ["seed=2"], "failed")
+    with pytest.raises(SystemExit, match="1 of 3 runs failed") as end:
+        ending.on_multirun_end(config)
+    assert "seed=1" not in end.value.code
+
+
 def test_a_sweep_does_not_report_the_failures_of_another_command_in_its_folder(
     sweep, tmp_path, capsys
 ):

@@ -159,6 +159,17 @@ def test_all_pairs_and_the_ranking(table):
     assert ranked == ["one", "b 61.2 > a 51.2 = c 51.2", 1, 2]
 
 
+def test_a_ranking_marks_a_name_that_is_behind_on_the_common_seeds(tmp_path):
+    """Seeds 0 to 3 have both names. Seeds 4 and 5, of a alone, raise its mean above that of b."""
+    common = {"a": [50, 51, 50, 51], "b": [60, 61.5, 60, 61.5]}
+    cells = [f"{i},{name},{v}\n" for name, values in common.items() for i, v in enumerate(values)]
+    path = tmp_path / "table.csv"
+    path.write_text("".join([HEADER, *cells, "4,a,99\n5,a,99\n"]))
+    results = read_foreign(path, Columns())
+    found, _ = compare_foreign(results, Criteria(margin=9.0), all_pairs=True)
+    assert rankings(results, found, Criteria())["ranking"].tolist() == ["a 66.7 < b 60.8"]
+
+
 def test_losses_are_ranked_from_the_lowest(tmp_path):
     losses = {"a": [0.31, 0.32, 0.33, 0.30], "b": [0.21, 0.225, 0.23, 0.20]}
     cells = [f"{i},{name},{v}\n" for name, values in losses.items() for i, v in enumerate(values)]

@@ -76,7 +76,8 @@ def test_fewer_bits_per_byte_are_less():
     assert table.columns[:3] == ["arm", "test bits per byte", "beyond"]
     assert table.rows[0][:3] == ["add", "2.3000 ± 0.0816 (4)", "3.3000 ± 0.0816 (4)"]
     assert "bits per byte" in tables.legend(study).lower()
-    assert results_page.hypotheses(state.verdicts, study)
+    caption = results_page.hypotheses(state.verdicts, study).get_suptitle()
+    assert ", or of its mean beyond the trained length;" in " ".join(caption.split())
 
 
 def test_the_figure_of_hypotheses_has_a_block_for_each_family_and_a_mark_for_each_seed():

@@ -18,6 +18,7 @@ from omegaconf import DictConfig
 from posfuse.errors import (
     NO_MEMORY,
     AlreadyRunning,
+    Diverged,
     InputError,
     TrainingError,
     lacks_memory,
@@ -74,7 +75,7 @@ class Ending(Callback):
         new = [
             (os.path.relpath(run, sweep), failure)
             for run, failure in below
-            if (run, failure) not in self.before
+            if (run, failure) not in self.before and not self._is_counted(failure)
         ]
         if any(failure["kind"] != records.INTERRUPTED for _, failure in new):
             given = list(config.hydra.get("overrides", {}).get("hydra", []))
@@ -86,6 +87,10 @@ class Ending(Callback):
         folder = config.hydra.sweep.dir
         if not self.is_of_study:
             say(f"results: {folder}; next: {shlex.join(['posfuse', 'report', folder])}")
+
+    def _is_counted(self, failure: records.Record) -> bool:
+        """True for a run that diverged in a study. It counts as guessing and is not retried."""
+        return self.is_of_study and failure["kind"] == Diverged.kind
 
 
 def message_of(error: BaseException, folder: Path) -> str:
