@@ -55,6 +55,19 @@ def test_a_network_that_reads_in_another_way_is_not_folded():
             origin.fold()
 
 
+def test_an_operator_that_mixes_words_is_not_folded():
+    """The neighbours of a word are those in its document, not those in the vocabulary."""
+
+    class Smoothed(Add):
+        def project_tokens(self, tokens):
+            return (tokens + tokens.roll(1, -2) / 2,)
+
+    origin = network("add")
+    origin.fusion.__class__ = Smoothed
+    with pytest.raises(ValueError, match=r"Smoothed\.project_tokens mixes words, which a folded"):
+        origin.fold()
+
+
 def test_a_document_without_words_counts_as_one_padding():
     origin = network("gate_scalar")
     given = IDS[:, :3].clone().index_fill_(0, torch.tensor([1]), 0), torch.tensor([3, 0])

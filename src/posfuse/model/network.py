@@ -158,7 +158,7 @@ class PositionClassifier(FusionTransformer):
     def fold(self) -> "FoldedClassifier":
         """A copy for inference with the same logits, whose token and position parts are already
         computed. Raises ValueError if the class of this network or of its operator reads or pools
-        documents in a way of its own."""
+        documents in a way of its own, or if a word's token part depends on other words."""
         own = PositionClassifier, ("forward", "classify", "encode", "fuse", "tokens")
         for part, usual, names in ((self, *own), (self.fusion, Fusion, ("forward", "parts"))):
             kind = type(part)
@@ -168,6 +168,14 @@ class PositionClassifier(FusionTransformer):
                         f"{kind.__name__} has its own {name}, which a folded model does not use; "
                         "do not fold it"
                     )
+        three = self.token_scale(self.embedding.weight[1:4])
+        alone = [self.fusion.project_tokens(word) for word in three.split(1)]
+        together = zip(self.fusion.project_tokens(three), *alone, strict=True)
+        if not all(torch.allclose(part, torch.cat(own), atol=1e-4) for part, *own in together):
+            raise ValueError(
+                f"{type(self.fusion).__name__}.project_tokens mixes words, which a folded model "
+                "stores one by one; do not fold it"
+            )
         return FoldedClassifier(self)
 
 
