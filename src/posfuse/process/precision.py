@@ -82,7 +82,9 @@ def fastest(accelerator: str, of: Shape, sweep: Path) -> str:
         if not path.exists():
             is_faster, reason = _is_faster(accelerator, of)
             written = f"{BFLOAT16 if is_faster else FLOAT32} {reason}\n"
-            path.write_text(written, encoding="utf-8")
+            part = path.with_name(f"{path.name}.part")  # `stored` reads the file without the lock
+            part.write_text(written, encoding="utf-8")
+            part.replace(path)
         choice, reason = _read(path)
     _log_once("trainer.precision=%s: %s, because %s", FASTEST, NAMES[choice], reason)
     return choice
