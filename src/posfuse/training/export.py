@@ -1,7 +1,8 @@
 """A trained classifier as one safetensors file for inference, with its folded weights. The header
 has the run's config, the names of the classes and the vocabulary.
 
-The file contains only numbers and text, so loading it runs no code from it.
+The file contains only numbers and text. Loading it imports and calls the classes that its config
+names (docs/security.md).
 """
 
 import hashlib

@@ -44,7 +44,8 @@ class TrainingModule(L.LightningModule):
 
         Masks and positions depend only on (seed, step), so all operators and encodings with one
         seed, and a resumed run, have the same. Each process and each batch of a step has other
-        draws.
+        draws. On a GPU, encodings with a learned bias inside attention have other masks than the
+        others, because their attention does not draw from torch's generator.
         """
         at: list[Any] = [self.global_step]
         at += [self.global_rank] if self.global_rank else []
