@@ -6,11 +6,12 @@ import pandas as pd
 import pytest
 
 from posfuse.config import CONF_DIR, TASKS
-from posfuse.errors import InputError
+from posfuse.errors import InputError, TrainingError
 from posfuse.runs import identity, measurements, records
 from posfuse.runs.checks import checked, task_of
 from posfuse.tracking.projection import Finished, charts
 from posfuse.train import train
+from posfuse.training import run
 from posfuse.training.trained import load_run
 from recipes import blocks
 from small_records import reported
@@ -59,6 +60,23 @@ def test_a_task_without_accuracy_needs_another_monitor_which_need_not_be_tested(
         small_config(corpus, *RAREST[:2])
     cfg = small_config(corpus, *RAREST[:2], "trainer.monitor=loss", "trainer.max_epochs=1")
     assert set(train(cfg, tmp_path / "run")["test"]) == {"error"}
+
+
+@pytest.mark.parametrize("split", ["hard", "test@long", "test@0"])
+def test_a_test_split_that_a_record_cannot_name_is_refused(split, corpus, monkeypatch):
+    cfg = small_config(corpus)
+    data = run.build_data(cfg)
+    data.documents |= {split: data.documents["test"]}
+    monkeypatch.setattr(run, "build_data", lambda cfg: data)
+    with pytest.raises(InputError, match=f"^task: the split '{split}' of its documents"):
+        run.build(cfg, run.build_backbone(cfg), None)
+
+
+def test_a_metric_that_is_not_finite_is_named():
+    run.check_finite({"validation": {"loss": 1.0}, "test": {"error": 0.5}})
+    for value in (float("nan"), float("inf")):
+        with pytest.raises(TrainingError, match=f"^test@9: error is {value}; let the task's"):
+            run.check_finite({"validation": {"loss": 1.0}, "test@9": {"error": value}})
 
 
 def test_a_next_token_task_of_ones_own_is_reported_as_a_language_model(

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pandas as pd
 import pytest
@@ -13,7 +14,7 @@ from filelock import FileLock
 from posfuse.data import locks
 from posfuse.errors import Diverged, OutOfMemory
 from posfuse.process import signals
-from posfuse.runs import records
+from posfuse.runs import identity, records
 from posfuse.train import train
 from posfuse.training import masked_pretraining
 from posfuse.training import run as run_module
@@ -141,16 +142,18 @@ def test_validation_documents_without_known_words_are_one_line(tmp_path):
     assert "the validation documents have no known word" in message
 
 
-def test_a_run_that_waits_for_pretraining_heeds_signals(first, monkeypatch):
-    cfg, *_ = first
+def test_a_run_that_waits_for_pretraining_heeds_signals(corpus, tmp_path, monkeypatch):
+    cfg = config(corpus, tmp_path / "cache")
     monkeypatch.setattr(locks, "WAIT", 0.01)
-    folder = folder_of(cfg)
+    own = identity.owner(masked_pretraining.first_phase(cfg))
+    folder = tmp_path / "cache" / "pretrained" / "-".join(own.values())
+    folder.mkdir(parents=True)
     with FileLock(folder / ".lock"), signals.handling():
         os.kill(os.getpid(), signal.SIGTERM)
         with pytest.raises(signals.Interrupted, match="interrupted by SIGTERM before pretraining"):
             folder_of(cfg)
-    with signals.handling():  # forgets the signal
-        assert folder_of(cfg) == folder  # the lock is free again
+    with FileLock(folder / ".lock", timeout=0):  # it is free again
+        assert [path.name for path in folder.iterdir()] == [".lock"]
 
 
 @pytest.mark.parametrize(
@@ -167,6 +170,13 @@ def test_a_wrong_second_phase_is_refused_before_the_first(
     monkeypatch.setattr(run_module, "fit", None)  # would fail
     cfg = config(corpus, tmp_path / "cache", given)
     assert refusal(train, cfg, tmp_path / "run").startswith(message)
+
+
+def test_a_finished_pretraining_needs_no_lock(first, monkeypatch):
+    """The lock of another user's cache cannot be opened."""
+    cfg, *_ = first
+    monkeypatch.setattr(run_module, "lock", Mock(side_effect=PermissionError))
+    assert (folder_of(cfg) / records.BEST).exists()
 
 
 def test_a_damaged_result_is_made_again(corpus, tmp_path):

@@ -3,10 +3,13 @@
 import os
 import signal
 import subprocess
+from dataclasses import replace
 
 import pytest
+import torch
 
 from posfuse.errors import InputError
+from posfuse.process import threads
 from posfuse.training import replicas
 from small_runs import small_config
 
@@ -65,3 +68,28 @@ def test_the_error_of_a_run_is_that_of_the_process_that_failed(
     with pytest.raises(type(error), match=f"^{error}$"), replicas.replicas(cfg, tmp_path):
         raise RuntimeError("connection closed by peer")
     assert None not in [process.returncode for process in processes]
+
+
+def test_lightning_does_not_change_the_threads_of_a_run(cfg, begun, tmp_path, monkeypatch):
+    """It sets them itself if OMP_NUM_THREADS is not set."""
+    begun(["true"], ["true"])
+    for before in (None, "7"):
+        monkeypatch.delenv(threads.OMP_THREADS, raising=False)
+        if before:
+            monkeypatch.setenv(threads.OMP_THREADS, before)
+        with replicas.replicas(cfg, tmp_path):
+            assert os.environ[threads.OMP_THREADS] == str(torch.get_num_threads())
+        assert os.environ.get(threads.OMP_THREADS) == before
+
+
+@pytest.mark.parametrize(
+    ("own", "variable", "expected"), [(None, None, 4), (None, "12", 12), (3, None, 3)]
+)
+def test_the_processes_of_a_run_share_the_cores(own, variable, expected, monkeypatch, cfg):
+    monkeypatch.delenv(threads.OMP_THREADS, raising=False)
+    if variable:
+        monkeypatch.setenv(threads.OMP_THREADS, variable)
+    with threads.keeping_threads():
+        torch.set_num_threads(12)
+        threads.set_threads(replace(cfg.trainer, threads=own))  # three devices
+        assert torch.get_num_threads() == expected

@@ -16,12 +16,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import distributed
 
 from posfuse import errors
 from posfuse.config import Config
 from posfuse.process import signals
 from posfuse.process.distributed import RANK, rank, world_size
+from posfuse.process.threads import OMP_THREADS
 
 EXIT_SECONDS = 60  # time limit for the others to exit after rank 0 has finished
 RUN = "posfuse.training.run"  # its `main` is the command of the other processes
@@ -40,8 +42,9 @@ def replicas(cfg: Config, folder: Path) -> Iterator[None]:
     store = _store()  # needed until the end: torch finds it by its port
     group = {
         "MASTER_ADDR": store.host, "MASTER_PORT": str(store.port), "LOCAL_RANK": "0",
-        "NODE_RANK": "0",
+        "NODE_RANK": "0", OMP_THREADS: str(torch.get_num_threads()),
     }  # fmt: skip
+    before = {name: os.environ[name] for name in group if name in os.environ}
     processes: list[subprocess.Popen[bytes]] = []
     try:
         os.environ.update(group)
@@ -61,6 +64,7 @@ def replicas(cfg: Config, folder: Path) -> Iterator[None]:
             process.wait()
         for name in group:
             os.environ.pop(name, None)
+        os.environ.update(before)
         if world_size() > 1:
             distributed.destroy_process_group()
 
@@ -102,9 +106,9 @@ def _start(number: int, folder: Path) -> subprocess.Popen[bytes]:
         **os.environ,
         "LOCAL_RANK": str(number),
         RANK: str(number),
-        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
     }
-    command = [sys.executable, "-m", RUN, str(os.getpid()), str(folder)]
+    command = [sys.executable, "-P", "-m", RUN, str(os.getpid()), str(folder)]
     log = (folder / "train.log").open("a", encoding="utf-8")
     with log, signals.blocking():  # rank 0 handles the signals
         return subprocess.Popen(

@@ -5,8 +5,9 @@ import json
 import logging
 import math
 import os
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
@@ -26,6 +27,7 @@ from posfuse.model.network import Backbone
 from posfuse.process import environment, signals
 from posfuse.process.devices import device_of
 from posfuse.process.distributed import rank
+from posfuse.process.threads import keeping_threads, set_threads
 from posfuse.runs import identity, measurements, records
 from posfuse.runs.configs import read_config
 from posfuse.runs.coverage import coverage_warning, repetition
@@ -41,6 +43,7 @@ from posfuse.training.optimizer import check_warmup
 from posfuse.training.progress import Stopwatch, progress_callbacks
 from posfuse.training.replicas import replicas
 
+OTHER_SPLIT = re.compile(r"\w+@[1-9]\d*")  # a test at another length, such as test@512
 log = logging.getLogger(__name__)
 warn = cache(log.warning)  # once per process
 
@@ -54,17 +57,6 @@ class Tested(NamedTuple):
     measurements: list[Measurement]
 
 
-@contextmanager
-def keeping_threads() -> Iterator[None]:
-    """Restore torch's number of threads after the block. trainer.threads sets it, and the next run
-    of this process may leave it to torch."""
-    before = torch.get_num_threads()
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 @keeping_threads()
 @environment.flushing_denormals()
 def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> Record:
@@ -75,6 +67,7 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> Record:
     Only the process with rank 0 writes; the others return an empty record.
     """
     started, facts = records.now(), records.identity(cfg, folder) | identity.own_code(cfg)
+    set_threads(cfg.trainer)
     set_process(cfg)
     device = device_of(cfg.trainer)
     facts |= environment.origin(device)  # now, because the checkout and the packages may change
@@ -107,10 +100,8 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> Record:
 
 
 def set_process(cfg: Config) -> None:
-    """Set the threads, the memory and torch's seed of this process for a run."""
+    """Set the memory and torch's seed of this process for a run."""
     torch.manual_seed(seed_of(cfg, "init"))  # a user's class may draw values in its constructor
-    if cfg.trainer.threads is not None:
-        torch.set_num_threads(cfg.trainer.threads)
     if cfg.trainer.precision.startswith("bf16") and environment.do_without_broken_amx():
         warn("bfloat16 is slower than float32 here: this machine's matrix units do not work")
     if not gc.get_freeze_count():
@@ -133,9 +124,11 @@ def pretrain(cfg: Config) -> Path | None:
     second, cfg = cfg, masked_pretraining.first_phase(cfg)
     own = identity.owner(cfg)
     folder = Path(cfg.cache_dir, "pretrained", "-".join(own.values()))
+    if is_pretrained(folder):  # needs no lock, which another user's folder may not allow
+        return folder
     folder.mkdir(parents=True, exist_ok=True)
     with lock(folder / ".lock", partial(signals.check, " before pretraining")):
-        if all(is_whole(folder / name) for name in (records.RESULT, records.BEST)):
+        if is_pretrained(folder):
             return folder
         check(second)
         stopwatch, history = Stopwatch(), History()
@@ -159,6 +152,11 @@ def pretrain(cfg: Config) -> Path | None:
     return folder
 
 
+def is_pretrained(folder: Path) -> bool:
+    """True if a pretraining in this folder is finished."""
+    return all(is_whole(folder / name) for name in (records.RESULT, records.BEST))
+
+
 def check(cfg: Config) -> None:
     """Raise the errors that a run on one device would raise before its first step."""
     data, _ = build(cfg, build_backbone(cfg), None)
@@ -170,6 +168,12 @@ def build(cfg: Config, backbone: Backbone, pretrained: Path | None) -> tuple[Tex
     """The data of a run, and the module of its task with the initial values. `pretrained` is the
     result of `pretrain`."""
     data = build_data(cfg)
+    for split in data.documents.keys() - {*SPLITS}:
+        if not OTHER_SPLIT.fullmatch(split):
+            raise InputError(
+                f"task: the split {split!r} of its documents is not train, validation, test or "
+                "KIND@LENGTH; rename it, for example to test@512"
+            )
     module = build_module(cfg, data, backbone)
     if pretrained:
         masked_pretraining.load(module.model, pretrained)
@@ -230,8 +234,10 @@ def record(
 ) -> Record:
     """Write the files of a trained and tested run, the record last. Returns the record.
 
-    `facts` are the record's entries about its identity, its data and its costs.
+    `facts` are the record's entries about its identity, its data and its costs. Raises
+    TrainingError if a metric is not a finite number.
     """
+    check_finite({"validation": history.validation()} | {k: t.metrics for k, t in tested.items()})
     epoch, turns = history.evaluations.epoch, trainer.current_epoch
     test, best_epoch = tested["test"], epoch(history.best)
     predictions = measurements.predictions_of(test.predictions, facts["label_names"])
@@ -283,6 +289,16 @@ def record(
     for name in (records.LAST, records.PROGRESS):  # a finished run needs neither
         (folder / name).unlink(missing_ok=True)
     return content
+
+
+def check_finite(metrics: Mapping[str, Mapping[str, float]]) -> None:
+    """Raise TrainingError for a metric of a split that is NaN or infinite. A record has none."""
+    for split, own in metrics.items():
+        for name, value in own.items():
+            if not math.isfinite(value):
+                raise TrainingError(
+                    f"{split}: {name} is {value}; let the task's metric give a finite number"
+                )
 
 
 @contextmanager
