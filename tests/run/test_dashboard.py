@@ -11,6 +11,7 @@ import wandb
 
 from commands import called
 from fake_wandb import ENTITY, fake_run, serve
+from posfuse import seals
 from posfuse.config import LoggerConfig
 from posfuse.errors import InputError
 from posfuse.evidence.collect import collect
@@ -212,8 +213,19 @@ def test_each_question_has_a_panel_and_operators_without_gates_have_none(tmp_pat
     assert after[-2:] == ["mean gate", "CustomChart"]
 
 
+def test_the_comparison_of_a_suffix_is_another_run(sweep, server):
+    """W&B refuses the id of a deleted run."""
+    runs = collect(sweep)[0]
+    shown, again = code.Shown(runs), code.Shown(runs, suffix="2")
+    server.deleted.add(shown.comparison_id)
+    code.log_comparison(again, sweep, ENTITY, "posfuse")
+    assert again.comparison_id == f"{shown.comparison_id}-2"
+    assert server.runs[again.comparison_id].history
+
+
 def test_the_comparison_is_a_run_of_the_sweep(sweep, server):
     shown = code.Shown(collect(sweep)[0])
+    assert shown.comparison_id == f"comparison-{seals.short_digest('mine')}"
     for _ in range(2):
         code.log_comparison(shown, sweep, ENTITY, "posfuse")
     (run,) = (run for name, run in server.runs.items() if name.startswith("comparison-"))

@@ -48,6 +48,8 @@ class Shown:
         # `collect` shortens the variant, but W&B has the record's variant.
         self.records = [records.read_result(Path(f, records.RESULT)) for f in runs["folder"]]
         self.cells = list(dict.fromkeys(map(Cell.of, self.records)))
+        parts = ("comparison", seals.short_digest(self.sweep_id), suffix)
+        self.comparison_id = "-".join(filter(None, parts))
         self.criteria = criteria_for(Criteria(primary=primary), self.metric)
         self.comparisons, self.notes = compare(runs[~is_held(runs)], self.criteria)
         self.by_length = by_test_length(runs, self.metric)  # empty without data.test_lengths
@@ -161,8 +163,7 @@ def log_comparison(shown: Shown, sweep: Path, entity: str, project: str) -> None
     with (
         wandb.init(
             entity=entity, project=project, resume="allow",
-            id=f"comparison-{seals.short_digest(shown.sweep_id)}",
-            name=f"comparison of {shown.sweep_id}", job_type="comparison",
+            id=shown.comparison_id, name=f"comparison of {shown.sweep_id}", job_type="comparison",
             config={"sweep_id": shown.sweep_id}, dir=sweep / ".wandb", mode="online",
             settings=wandb.Settings(**server.AFTERWARDS),
         ) as run,
