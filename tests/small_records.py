@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from commands import called
+from posfuse import seals
 from posfuse.data.corpora import files_digest, folder_files
 from posfuse.report import page
 from posfuse.runs import records
@@ -48,7 +49,7 @@ def write_record(
     record = {
         "task": {"metric": metric, "predictions": "windows" if reads_windows else "classes"},
         "schema": records.SCHEMA,
-        "fingerprint": f"{folder.relative_to(root)}{more.get('settings')}",
+        "fingerprint": seals.short_digest(f"{folder.relative_to(root)}{more.get('settings')}"),
         "sweep_id": root.name,
         "data": data,
         "fusion": fusion,

@@ -78,15 +78,22 @@ def find(tree, key, value):
     return []
 
 
-def filters_of(runset):
-    found = runset["filters"]["filters"]
-    return {f["key"]["name"]: f["value"] for f in found if f["op"] == "=" and not f["disabled"]}
+def ids_of(runset):
+    """The ids of the runs that a view shows, which W&B calls their names."""
+    (only,) = runset["filters"]["filters"]
+    by_id = {"key": {"section": "run", "name": "name"}, "op": "IN", "disabled": False}
+    assert only == by_id | {"value": only["value"]}
+    return only["value"]
 
 
 def check_views(workspace, report, sweep, suffix=""):
-    """No group of a chart has runs of two cells."""
+    """The views show the sweep's own runs, and no group of a chart has runs of two cells."""
+    written = list(map(records.read_result, sweep.rglob("result.json")))
+    own = {run_id(record, suffix): record for record in written}
     (runset,) = workspace["section"]["runSets"]
-    assert filters_of(runset) == {"sweep_id": "mine"}
+    (comparison,) = set(ids_of(runset)) ^ own.keys()  # its charts are in the workspace
+    assert comparison.startswith("comparison-")
+    assert comparison.endswith(f"-{suffix}") == bool(suffix)
     panels = find(workspace, "groupAgg", "mean")
     by_fusion = [panel["metrics"] for panel in panels if panel["groupBy"] == "fusion.value"]
     cells = ("learned", "sinusoidal", "sinusoidal/model_token_scale_1")
@@ -99,18 +106,16 @@ def check_views(workspace, report, sweep, suffix=""):
     ranked = [p["config"]["targetKey"] for p in find(workspace, "viewType", "Parameter Importance")]
     pooled = [f"tiny/{encoding}/any_setting/test_accuracy" for encoding in cells[:2]]
     assert sorted(ranked) == pooled
-    written = map(records.read_result, sweep.rglob("concat/**/result.json"))
     colors = workspace["section"]["customRunColors"]
-    assert {colors[run_id(record, suffix)] for record in written} == {"#0072B2"}
+    assert {colors[i] for i, record in own.items() if record["fusion"] == "concat"} == {"#0072B2"}
 
     grids = find(report, "type", "panel-grid")
     runsets = [runset for block in grids for runset in block["metadata"]["runSets"]]
-    cell = {"sweep_id": "mine", "data": "tiny", "variant": ""}
-    assert [filters_of(runset) for runset in runsets] == [
-        cell | {"encoding": "learned"},
-        cell | {"encoding": "sinusoidal"},
-        cell | {"encoding": "sinusoidal", "variant": "model.token_scale:1"},
-    ]
+    shown = [[own[i] for i in ids_of(runset)] for runset in runsets]
+    assert [{(r["encoding"], r["variant"]) for r in of_cell} for of_cell in shown] == [
+        {("learned", "")}, {("sinusoidal", "")}, {("sinusoidal", "model.token_scale=1")}
+    ]  # fmt: skip
+    assert sum(map(len, shown)) == len(own)
     for kind, spread in (("Run History Line Plot", "minmax"), ("Bar Chart", "stddev")):
         panels = [panel["config"] for panel in find(report, "viewType", kind)]
         assert {(p["groupBy"], p["groupArea"]) for p in panels} == {("fusion.value", spread)}
@@ -173,11 +178,12 @@ def test_both_views_are_saved_and_then_changed_and_a_damaged_record_is_named(
     run = write_record(sweep, 0.8, "gate_mlp", 0)
     assert dashboard()[1][:-1] == urls
     assert len(server.views) == 2
-    assert all("gate_mlp" in str(view) for view in specs(server))
+    name = run_id(records.read_result(run / records.RESULT))
+    assert all(name in str(view) for view in specs(server))
     (run / records.RESULT).write_text("{")
     status, (line,) = dashboard()
     assert (status, line.partition(": not ")[0]) == (1, f"error: {run / records.RESULT}")
-    assert "gate_mlp" not in str(specs(server))
+    assert name not in str(specs(server))
 
 
 def titles(workspace):

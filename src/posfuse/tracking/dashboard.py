@@ -35,19 +35,19 @@ from posfuse.statistics.comparisons import Criteria, compare, criteria_for
 from posfuse.statistics.lengths import by_test_length
 from posfuse.tracking import panels, server
 from posfuse.tracking.panels import BY_LENGTH, DIFFERENCES, INTERVALS
-from posfuse.tracking.projection import STEP, Cell, run_id, variant
+from posfuse.tracking.projection import STEP, Cell, run_id
 
 
 class Shown:
     """The content of both views: the runs of a sweep (rows of `collect`), with their records."""
 
     def __init__(self, runs: pd.DataFrame, primary: tuple[str, ...] = (), suffix: str = "") -> None:
-        self.suffix = suffix  # of the ids in W&B
         self.runs, self.sweep_id = runs, str(runs["sweep_id"].iloc[0])
         self.metric = metric_of(runs)
         # `collect` shortens the variant, but W&B has the record's variant.
-        self.records = [records.read_result(Path(f, records.RESULT)) for f in runs["folder"]]
-        self.cells = list(dict.fromkeys(map(Cell.of, self.records)))
+        read = [records.read_result(Path(f, records.RESULT)) for f in runs["folder"]]
+        self.by_id = {run_id(record, suffix): record for record in read}
+        self.cells = list(dict.fromkeys(map(Cell.of, read)))
         parts = ("comparison", seals.short_digest(self.sweep_id), suffix)
         self.comparison_id = "-".join(filter(None, parts))
         self.criteria = criteria_for(Criteria(primary=primary), self.metric)
@@ -62,14 +62,20 @@ class Shown:
         return any("gate_mean" in set(table["name"]) for table in tables)
 
 
+def of_runs(ids: list[str]) -> expr.FilterExpr:
+    """A filter by the ids of runs. The project may have other runs with the same config: those of
+    another suffix, or of another sweep with this name."""
+    return expr.Metric("ID").isin(ids)
+
+
 def workspace(shown: Shown, entity: str, project: str) -> ws.Workspace:
     """All runs of a sweep, in the colours of their operators in posfuse's report."""
     metric = shown.metric
     has_f1 = metric == ACCURACY and bool(MACRO_F1.of(shown.runs).notna().any())
     columns = [metric.name, *([MACRO_F1.name] if has_f1 else [])]
     colors = {
-        run_id(record, shown.suffix): ws.RunSettings(color=look(record["fusion"]).color)
-        for record in shown.records
+        name: ws.RunSettings(color=look(record["fusion"]).color)
+        for name, record in shown.by_id.items()
     }
     return ws.Workspace(
         entity=entity,
@@ -85,7 +91,7 @@ def workspace(shown: Shown, entity: str, project: str) -> ws.Workspace:
         ),
         settings=ws.WorkspaceSettings(x_axis=STEP, max_runs=1000),
         runset_settings=ws.RunsetSettings(
-            filters=[expr.Config("sweep_id") == shown.sweep_id],
+            filters=[of_runs([*shown.by_id, shown.comparison_id])],
             pinned_columns=[
                 "run:displayName",
                 *(f"summary:test/{name}" for name in columns),
@@ -109,13 +115,12 @@ def report(shown: Shown, entity: str, project: str) -> wr.Report:
         own += [panels.curves(title, key) for key, title in titles.items()]
         for i, panel in enumerate(own):  # two side by side, in W&B's grid of 24 columns
             panel.layout = wr.Layout(x=12 * (i % 2), y=6 * (i // 2), w=12, h=6)
-        values = {"sweep_id": shown.sweep_id, "data": cell.data, "encoding": cell.encoding}
-        values["variant"] = variant(cell.variant)
+        own_runs = [name for name, record in shown.by_id.items() if Cell.of(record) == cell]
         runset = wr.Runset(
             entity=entity,
             project=project,
             name=name,
-            filters=[expr.Config(key) == value for key, value in values.items()],
+            filters=[of_runs(own_runs)],
             groupby=["config.fusion"],
         )
         colors = {

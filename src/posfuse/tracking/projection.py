@@ -45,7 +45,7 @@ def short_name(name: str, length: int) -> str:
 
 
 def variant(name: str) -> str:
-    """A variant's name in W&B's config. The filters of wandb-workspaces double each "="."""
+    """A variant's name in W&B's config. A filter of wandb-workspaces doubles each "="."""
     return name.replace("=", ":")
 
 
