@@ -19,9 +19,14 @@ def test_the_latex_document_of_a_report_compiles(tmp_path):
     posfuse_report(root)
     tables = root / "report" / "tables"
     odd = Table("odd", ODD, ODD, ["na_me", ODD], [[ODD, "+1.50 ± 0.20"]] * 40, pd.DataFrame())
-    (tables / "odd.tex").write_text(latex(odd))
-    (tables / "odd_document.tex").write_text(latex_document([odd]))
-    for name in ("tables", "odd_document"):
+    # A rule, and the end of a row, take "[" for an argument, and the end of a row takes "*".
+    first = [[start, "1"] for start in ("[0, 128)", "[128, 512)", "* all", "** none")]
+    starts = Table("starts", "Bins", "", ["[bin", "value"], first, pd.DataFrame())
+    long = Table("long", "Bins", "", ["[bin", "value"], first * 10, pd.DataFrame())
+    for table in (odd, starts, long):
+        (tables / f"{table.name}.tex").write_text(latex(table))
+    (tables / "odd_tables.tex").write_text(latex_document([odd, starts, long]))
+    for name in ("tables", "odd_tables"):
         done = subprocess.run(
             ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", f"{name}.tex"],
             cwd=tables, capture_output=True, text=True, check=False,

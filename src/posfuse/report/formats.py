@@ -21,6 +21,7 @@ LATEX = {
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}",
     "<": "$<$", ">": "$>$", "|": r"\textbar{}", "±": r"$\pm$", "†": r"$^\dagger$",
     "‡": r"$^\ddagger$",
+    "[": "{[}", "*": "{*}",  # arguments of the rule or the end of the row before them
 }  # fmt: skip
 ROWS_ON_A_PAGE = 30
 GAP = 2  # between the columns of a terminal
