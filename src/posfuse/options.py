@@ -50,8 +50,16 @@ def parse(name: str, summary: str, words: Sequence[str]) -> Namespace:
 
 
 def _existing(folder: str, give: str = "a sweep's folder, such as multirun/mine") -> Path:
-    if not Path(folder).is_dir():
+    if not _named(folder, give).is_dir():
         raise InputError(f"{folder}: no such folder; give {give}")
+    return Path(folder)
+
+
+def _named(folder: str, give: str) -> Path:
+    """A folder's path. Raises InputError for an empty name, as of an unset variable of the shell,
+    which would mean the current folder."""
+    if not folder.strip():
+        raise InputError(f"{folder!r}: no name of a folder; give {give}")
     return Path(folder)
 
 
@@ -88,7 +96,8 @@ def _sample(parser: ArgumentParser) -> None:
 def _report(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("folder", nargs="?", type=_existing, help="folder of a sweep, such as multirun/quickstart")
-    add("--out", type=Path, help="output folder (default: report in the sweep's folder)")
+    given = partial(_named, give="--out=FOLDER, or leave it out")
+    add("--out", type=given, help="output folder (default: report in the sweep's folder)")
     add("--baseline", metavar="FUSION", help="operator to compare with (default: add)")
     points: dict[str, Any] = {"type": float, "metavar": "NUMBER"}
     compared = "metric to compare: " + ", ".join(METRICS)

@@ -103,3 +103,11 @@ def test_a_report_names_the_option_that_writes_elsewhere(monkeypatch, tmp_path):
     monkeypatch.setattr(report, "collect", full)
     message = f"error: {tmp_path}/report: Read-only file system; fix this, or choose another folder"
     assert called("report", tmp_path)[1].startswith(message)
+
+
+@pytest.mark.parametrize("folder", ["", " "])
+@pytest.mark.parametrize("command", [["status"], ["sync"], ["report"], ["report", ".", "--out"]])
+def test_an_unset_variable_is_not_the_current_folder(command, folder, monkeypatch):
+    monkeypatch.setattr(cli, "import_module", lambda _: raising(AssertionError("runs")))
+    message = f"error: {folder!r}: no name of a folder; give "
+    assert called(*command, folder)[1].startswith(message)
