@@ -3,6 +3,7 @@
 Options are parsed before the command's module is imported, because the import can take seconds.
 """
 
+import re
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from functools import partial
@@ -45,7 +46,7 @@ def parse(name: str, summary: str, words: Sequence[str]) -> Namespace:
     if name == "status":
         parser.add_argument("--once", action="store_true", help="print once, without updates")
     if name in SUFFIX:
-        parser.add_argument("--suffix", default="", help=SUFFIX[name])
+        parser.add_argument("--suffix", type=_suffix, default="", help=SUFFIX[name])
     return parser.parse_args(words)
 
 
@@ -61,6 +62,13 @@ def _named(folder: str, give: str) -> Path:
     if not folder.strip():
         raise InputError(f"{folder!r}: no name of a folder; give {give}")
     return Path(folder)
+
+
+def _suffix(text: str) -> str:
+    """A text that W&B's ids and the filters of wandb-workspaces can have."""
+    if not re.fullmatch(r"[\w-]*", text, re.ASCII):
+        raise InputError(f"--suffix: use only letters, digits, _ and - (got {text!r}), such as 2")
+    return text
 
 
 def _study(parser: ArgumentParser) -> None:

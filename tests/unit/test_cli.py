@@ -111,3 +111,14 @@ def test_an_unset_variable_is_not_the_current_folder(command, folder, monkeypatc
     monkeypatch.setattr(cli, "import_module", lambda _: raising(AssertionError("runs")))
     message = f"error: {folder!r}: no name of a folder; give "
     assert called(*command, folder)[1].startswith(message)
+
+
+@pytest.mark.parametrize("command", ["sync", "dashboard"])
+def test_a_suffix_that_an_id_cannot_have_is_refused(command, monkeypatch):
+    monkeypatch.setattr(cli, "import_module", lambda _: raising(InputError("runs")))
+    assert called(command, "--suffix=2_b-C", ".")[1] == "error: runs"
+    for suffix in ("=2", "a b", "it's", "a/b", "é"):
+        error = called(command, f"--suffix={suffix}", ".")[1]
+        assert error == (
+            f"error: --suffix: use only letters, digits, _ and - (got {suffix!r}), such as 2"
+        )
