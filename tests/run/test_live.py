@@ -229,6 +229,7 @@ def test_keys_of_the_logger_reach_wandb_and_of_a_run_that_fails_its_origin(
     with pytest.raises(RuntimeError), track(cfg, tmp_path):
         raise RuntimeError
     assert {key: given[key] for key in keys} == keys
+    assert given["group"].startswith("default/tiny/sinusoidal/gate_scalar")
     origin = {key: given["config"][key] for key in ("commit", "host")}
     assert origin == {"commit": commit(), "host": platform.node()}
     assert given["config"]["started"] <= records.now()

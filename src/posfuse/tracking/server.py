@@ -88,11 +88,11 @@ def start(
     import wandb
 
     names = [identity[axis] for axis in AXES]
-    cell = "/".join(filter(None, [*names, identity["variant"]]))
+    group = "/".join(filter(None, [identity["sweep_id"], *names, identity["variant"]]))
     run = wandb.init(
         project=project_of(logger),
         entity=logger.entity,
-        group=short_name(cell, 128),
+        group=short_name(group, 128),
         job_type=logger.job_type,
         name=projection.display_name(identity, folder),
         notes=logger.notes or None,
