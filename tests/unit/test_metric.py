@@ -282,4 +282,6 @@ def test_a_run_without_a_known_metric_is_left_out(tmp_path):
     f1 = pd.DataFrame({"task.metric": "error", "test.macro_f1": [0.5, 0.6]})
     assert metric_of(f1).name == "macro_f1"
     runs = pd.DataFrame({"test.accuracy": [0.5, None], "test.bits_per_byte": [None, 2.0]})
-    assert "these runs have no metric in common" in refusal(metric_of, runs)
+    line = "these runs have no metric in common; report them apart"
+    assert refusal(metric_of, runs) == line
+    assert refusal(metric_of, runs, "accuracy") == f"--metric: {line}"

@@ -148,7 +148,8 @@ def metric_of(runs: "pd.DataFrame", name: str | None = None) -> Metric:
     differ. Raises InputError for a name that is unknown, or that a run lacks."""
     known = [own for own, metric in METRICS.items() if metric.of(runs).notna().all()]
     if not known:
-        raise InputError("--metric: these runs have no metric in common; report them apart")
+        option = "" if name is None else "--metric: "  # posfuse dashboard has no such option
+        raise InputError(f"{option}these runs have no metric in common; report them apart")
     if name is None:
         of_tasks = [*runs["task.metric"].unique()]
         usual = of_tasks[0] if len(of_tasks) == 1 else ACCURACY.name
