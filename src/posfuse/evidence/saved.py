@@ -93,7 +93,8 @@ def learning_curves(
     runs: pd.DataFrame, metric: Metric = ACCURACY
 ) -> tuple[pd.DataFrame, list[str]]:
     """CELL, seed, epoch and value of the metric, with one row per evaluation of each run; and a
-    line for each run whose history.csv is missing or damaged.
+    line for each run whose history.csv is missing or damaged. A task of the user may not validate
+    the metric; its runs have no rows.
 
     `epoch` is the number of done epochs, a fraction if an epoch has several evaluations.
     """
@@ -113,8 +114,10 @@ def mechanism(runs: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 def _curve(run: dict[Any, Any], metric: Metric) -> pd.DataFrame:
     path = Path(run["folder"]) / HISTORY
     with input_errors(f"{path}: no learning curve", f"remove {RESULT} to run again"):
-        history = read_history(path.parent)
-        epoch, value = history[["epoch", f"val_{metric.name}"]].to_numpy(float).T
+        history, column = read_history(path.parent), f"val_{metric.name}"
+        if column not in history:
+            return pd.DataFrame()
+        epoch, value = history[["epoch", column]].to_numpy(float).T
         if not np.isfinite([epoch, value]).all():
             raise ValueError("has values that are not numbers")
     per_epoch = run.get("settings.trainer.evaluations", 1)
