@@ -4,6 +4,7 @@ import os
 import platform
 import shutil
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
@@ -27,6 +28,7 @@ from small_runs import REFERENCE, small_config
 from uploads import restarted
 
 pytestmark = pytest.mark.usefixtures("running")
+PAGE = Path(__file__).parents[2] / "docs" / "wandb.md"
 CELL = Cell("tiny", "sinusoidal", "", "accuracy")
 END = [("preempting",), ("finish", signals.EXIT_STATUS)]
 
@@ -169,6 +171,7 @@ def test_what_wandb_refuses_is_one_line(mode, reason, cfg, tmp_path, monkeypatch
     with restarted():
         error = refusal(train, cfg, tmp_path / "run")
     assert error.startswith(f"W&B: {reason}")
+    assert (f"    {error}\n" in PAGE.read_text()) == (mode == "online")
     assert "logger.mode=off" in error
     assert ".;" not in error
     assert "pydantic" not in error
