@@ -80,8 +80,9 @@ def job(config: DictConfig) -> float:
     """One Hydra job. Returns the validation metric that selects the best checkpoint, for sweepers
     that search, or NaN if the run failed.
 
-    A failure is written to the run's folder, except if a single run is refused before it starts.
-    After a failure a sweep continues, and a single run exits.
+    A failure is written to the run's folder, except if a single run is refused before it starts
+    or fails beside a result, because the result may be that of a sweep. After a failure a sweep
+    continues, and a single run exits.
     """
     logging.raiseExceptions = False  # as in `main`; this may be another process
     hydra_cfg = HydraConfig.get()
@@ -119,8 +120,9 @@ def job(config: DictConfig) -> float:
         message = message_of(error, folder)
         kind = getattr(error, "kind", TrainingError.kind) if cfg else "config"
         if is_single:
-            with contextlib.suppress(InputError):
-                if kind != "config" or (folder / configs.CONFIG).exists():  # the run has started
+            has_started = kind != "config" or (folder / configs.CONFIG).exists()
+            if has_started and not (folder / records.RESULT).exists():
+                with contextlib.suppress(InputError):
                     record_failure(message, folder, overrides, kind)
             sys.exit(f"error: {message}")
         if isinstance(error, HubUnreachable):
@@ -173,8 +175,9 @@ def train(cfg: Config, folder: Path, own: Sequence[str] = (), place: str = "") -
 
     label = label_of(cfg, own)
     with records.sole_use(folder), signals.handling():
+        record = records.finished_record(folder, cfg)
         (folder / records.FAILURE).unlink(missing_ok=True)  # of an earlier command
-        if record := records.finished_record(folder, cfg):
+        if record:
             log.info("%s", done_line(cfg, own, record))
             return record
         device_of(cfg.trainer)  # a finished run needs no device

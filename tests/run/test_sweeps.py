@@ -19,7 +19,7 @@ from posfuse.runs import records
 from posfuse.runs.checks import checked
 from posfuse.runs.folders import run_folder
 from posfuse.runs.identity import fingerprint, settings
-from posfuse.runs.multirun import Multirun
+from posfuse.runs.multirun import Multirun, has_result
 from posfuse.sweeps import status
 from posfuse.sweeps.launching import SweepLauncher, execute
 from processes import assert_one_line
@@ -189,6 +189,25 @@ def test_a_refused_command_keeps_what_the_sweep_has(command, small, tmp_path):
     assert (run / records.FAILURE).exists()
     assert command("-m", *small()).err == ""
     assert not (run / records.FAILURE).exists()
+
+
+def test_a_result_is_not_used_if_the_sweep_asks_for_another_but_a_single_run_leaves_it(
+    command, small, tmp_path
+):
+    texts = write_corpus(tmp_path / "other", n_classes=2)
+    asked, other = ["-m", *small()], small(f"data.path={texts}")
+    assert command(*asked).code == 0
+    (run,) = results(tmp_path / "work").values()
+    for mistake in (other, small(f"data.path={tmp_path / 'absent'}")):
+        assert command(*mistake).code == 1
+        assert not (run / records.FAILURE).exists()
+    for command_of_the_sweep, is_used in ((["-m", *other], False), (other, False), (asked, True)):
+        refused = command(*command_of_the_sweep).err
+        assert ("has the result of other texts" in refused) != is_used
+        assert has_result(run) == is_used
+    assert command("-m", *other).code == 1
+    (run / records.FAILURE).unlink()  # as the report says
+    assert has_result(run)
 
 
 def test_a_search_is_resumed_from_its_records(command, small, tmp_path):

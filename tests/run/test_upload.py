@@ -210,7 +210,7 @@ def test_runs_that_cannot_be_used_are_named_and_the_others_uploaded(fake, sweep)
         assert line.startswith(f"error: {path}: ")
     assert lines[2:] == [
         f"error: {refused}: this result is not used, because the last command asked for another "
-        "run here: other",
+        "run here: other; or remove failure.json there to use this result",
         f"error: {copy}: second record of the run in {sweep}/seed=0, left out; remove one of the "
         "two",
     ]

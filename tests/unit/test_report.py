@@ -117,7 +117,7 @@ def test_a_result_that_is_not_the_one_asked_for_is_left_out_and_missing(tmp_path
     assert len(runs) == 2
     assert problems == [
         f"{place}/add/seed=1: this result is not used, because the last command asked for another "
-        f"run here: {conflict}",
+        f"run here: {conflict}; or remove failure.json there to use this result",
         f"{place}/concat/seed=1: second record of the run in {place}/concat/seed=0, left out; "
         "remove one of the two",
     ]

@@ -276,7 +276,9 @@ def test_a_result_that_is_not_the_one_asked_for_is_not_done(sweep):
     another = f"{records.RESULT}: the result of another run; remove it to run again"
     assert lines[-4:-1] == [
         f"failed: tiny/sinusoidal/add seed=1: {copied}/{another}",
-        "failed: tiny/sinusoidal/concat seed=0: other",
+        f"failed: tiny/sinusoidal/concat seed=0: {refused}: this result is not used, because the "
+        "last command asked for another run here: other; or remove failure.json there to use this "
+        "result",
         f"failed: tiny/sinusoidal/concat seed=1: {moved}/{another}",
     ]
     assert lines[-1].startswith("3 of 6 runs are done")

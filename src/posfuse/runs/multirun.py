@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 
 from posfuse.errors import Conflict, InputError, input_errors
 from posfuse.runs.folders import folders_of, lies_in
-from posfuse.runs.records import RESULT, read_failure, read_result, replacing
+from posfuse.runs.records import FAILURE, RESULT, read_failure, read_result, replacing
 from posfuse.untrusted import read_yaml
 
 MULTIRUN = "multirun.yaml"
@@ -161,7 +161,7 @@ def check_is_current(folder: Path) -> None:
     if sweep is None or sweep[1] in sweep[0].folders:
         raise InputError(
             f"{folder}: this result is not used, because the last command asked for another run "
-            f"here: {failure['message']}"
+            f"here: {failure['message']}; or remove {FAILURE} there to use this result"
         )
 
 

@@ -27,7 +27,7 @@ from posfuse.errors import AlreadyRunning, InputError, visible
 from posfuse.process import signals
 from posfuse.runs import records
 from posfuse.runs.folders import AXES, lies_in, started_in
-from posfuse.runs.multirun import read_multirun
+from posfuse.runs.multirun import check_is_current, read_multirun
 
 STATES = ("done", "running", records.INTERRUPTED, "stopped", "failed", "missing")
 REFRESH = 2.0  # seconds between two updates
@@ -96,6 +96,7 @@ def _seconds(folder: Path, is_asked: bool) -> float:
     failure = records.read_failure(folder) if is_asked else None
     # The last command that asked for this run did not accept the result.
     if failure and failure["kind"] not in (records.INTERRUPTED, AlreadyRunning.kind):
+        check_is_current(folder)
         raise InputError(failure["message"])
     seconds = record.get("seconds")
     if not isinstance(seconds, dict) or not all(map(_is_amount, seconds.values())):
