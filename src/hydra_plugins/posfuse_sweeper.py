@@ -1,7 +1,7 @@
 """Hydra's sweeper with checks of the sweep. Hydra finds plugins only in this package."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -14,6 +14,7 @@ from hydra.core.override_parser.types import Override, ValueType
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, read_write
 
+from posfuse.config import CONF_DIR
 from posfuse.errors import InputError, input_errors
 from posfuse.process import signals
 from posfuse.process.arguments import refuse_twice
@@ -97,6 +98,7 @@ class PosfuseSweeper(BasicSweeper):
             raise InputError(f"hydra.sweeper.max_batch_size: must be 1 or more (got {size!r})")
         for job in jobs:
             refuse_twice(job)
+            refuse_lists(job)
         self.validate_batch_is_legal(jobs)
         with input_errors(*SEEDS):
             folders = folders_of(jobs, self.config)
@@ -214,6 +216,18 @@ def refuse_shared_folders(jobs: list[list[str]], folders: list[str]) -> None:
             f"{' and '.join(filter(None, pair))}: two runs of this sweep would have one folder, "
             f"{folder}; run one command for each, with a {fix} of its own"
         )
+
+
+def refuse_lists(overrides: Iterable[str]) -> None:
+    """Raise InputError for a list of files of one config group, because Hydra would merge them."""
+    for override in overrides:
+        group, _, value = override.lstrip("+").partition("=")
+        if value.startswith("[") and (CONF_DIR / group).is_dir():
+            names = re.sub(r"[\[\]'\"\s]", "", value)
+            fix = f"write {group}={names}; in a file, {group}: {names}"
+            if group in ONE:
+                fix = f"a sweep has one {ONE[group]}; run one command for each"
+            raise InputError(f"{group}=[{names}]: {fix}")
 
 
 def with_values(override: Override) -> str:

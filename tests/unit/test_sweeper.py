@@ -148,6 +148,25 @@ def test_a_batch_has_at_least_one_run(jobs, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("task", "params"),
+    [
+        (["fusion=[add,concat]", "seed=0,1"], None),
+        (["seed=0,1"], {"fusion": ["add", "concat"]}),
+        (["arm=a", "seed=0,1"], None),
+        (["encoding=none,rope"], {"fusion": "[add, concat]"}),
+    ],
+)
+def test_a_list_of_config_files_is_refused_before_anything_is_written(task, params, jobs, tmp_path):
+    """Hydra would merge the files."""
+    arms = {"a": ["fusion=[add,concat]"]}
+    message = "fusion=[add,concat]: write fusion=add,concat; in a file, fusion: add,concat"
+    assert refusal(jobs, "PosfuseSweeper", task, params, arms=arms) == message
+    one = refusal(jobs, "PosfuseSweeper", ["experiment=[table1,table2]"])
+    assert one == "experiment=[table1,table2]: a sweep has one experiment; run one command for each"
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("own", [None, "fusion=add", [1]])
 def test_an_arm_is_a_list_of_overrides(own, jobs):
     line = refusal(jobs, "PosfuseSweeper", ["arm=a"], arms={"a": own})
