@@ -282,14 +282,17 @@ def test_an_unknown_protocol_in_an_experiments_file_is_refused(sweep, tmp_path):
     """Hydra would ignore it, because the protocol is optional."""
     for group in ("protocol", "experiment"):
         (tmp_path / "conf" / group).mkdir()
-    (tmp_path / "conf" / "protocol" / "mine.yaml").write_text("# @package _global_")
+    for own in ("mine", "imdb_mine"):
+        (tmp_path / "conf" / "protocol" / f"{own}.yaml").write_text("# @package _global_")
     for name, protocol in {
         "typo": "imbd", "longer": "imdbb", "own": "mine", "of_corpus": "${data}",
-        "part": "quickstart/${data}_long",
+        "part": "quickstart/${data}", "ending": "${data}_mine",
+        "misspelt_part": "quikstart/${data}", "misspelt_ending": "${data}_fast",
+        "misspelt_corpus": "quikstart/imdb",
     }.items():  # fmt: skip
         text = f"# @package _global_\ndefaults: [override /protocol: '{protocol}']"
         (tmp_path / "conf" / "experiment" / f"{name}.yaml").write_text(text)
-    unknown = "protocol: no 'imbd'; use one of agnews, arxiv, imdb, mine"
+    unknown = "protocol: no 'imbd'; use one of agnews, arxiv, imdb, imdb_mine, mine"
     assert refusal(sweep, "experiment=typo", "seed=0,1") == f"experiment=typo: {unknown}"
     assert refusal(sweep, "protocol=imdb,imbd") == unknown
     longer = refusal(sweep, "experiment=longer", "data=imdb", "seed=0,1")
@@ -297,7 +300,10 @@ def test_an_unknown_protocol_in_an_experiments_file_is_refused(sweep, tmp_path):
     for corpus, name in (("listops", "listops"), ("imdb", "imdb_fast")):
         expected = f"protocol: no {name!r}; "
         assert refusal(sweep, f"data={corpus}", f"protocol={name},imdb").startswith(expected)
-    for name in ("own", "of_corpus", "part"):
+    for name in ("part", "ending", "corpus"):
+        line = refusal(sweep, f"experiment=misspelt_{name}", "data=imdb", "seed=0,1")
+        assert line.startswith(f"experiment=misspelt_{name}: protocol: no '")
+    for name in ("own", "of_corpus", "part", "ending"):
         assert len(sweep(f"experiment={name}", "seed=0,1")) == 2
 
 
