@@ -19,7 +19,7 @@ from posfuse.process.arguments import refuse_twice
 from posfuse.runs import records
 from posfuse.runs.checks import checked, task_of
 from posfuse.runs.configs import config_of
-from posfuse.runs.multirun import arms_of, with_arm, write_multirun
+from posfuse.runs.multirun import arms_of, multirun_of, with_arm, write_multirun
 from posfuse.runs.proposals import Proposals, optuna_for, round_value
 from posfuse.sweeps.failures import say
 
@@ -192,6 +192,7 @@ class OptunaSweeper(PosfuseSweeper):
         with read_write(self.config.hydra), open_dict(self.config.hydra.sweeper):
             self.config.hydra.sweeper.update({"params": None, "arms": arms, "n_trials": n})
             self.config.hydra.overrides.task = [*self.fixed, f"arm={','.join(arms)}", *self.listed]
+        self.asked = multirun_of(self.config)
         write_multirun(self.config)
 
 

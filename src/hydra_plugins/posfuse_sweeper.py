@@ -21,7 +21,7 @@ from posfuse.process.arguments import refuse_twice
 from posfuse.runs import records
 from posfuse.runs.composing import Composer
 from posfuse.runs.folders import folder_of, folders_of, other_overrides, sweep_folder
-from posfuse.runs.multirun import MOST_RUNS, multirun_of, write_multirun
+from posfuse.runs.multirun import MOST_RUNS, Multirun, multirun_of, write_multirun
 from posfuse.sweeps.choices import check_chosen_protocol, check_own_classes
 from posfuse.sweeps.failures import FAIL_FAST, say
 from posfuse.sweeps.launching import composed_config
@@ -54,6 +54,7 @@ class PosfuseSweeper(BasicSweeper):
     ) -> None:
         super().__init__(max_batch_size, params)
         self.arms = arms or {}
+        self.asked = Multirun()  # the runs of this command
         self.seen: set[str] = set()
         self.place = ""  # the sweep's folder of the first run
 
@@ -78,11 +79,11 @@ class PosfuseSweeper(BasicSweeper):
             self.config.hydra.sweeper.params = None
             self.config.hydra.overrides.task = listed
         with input_errors(*SEEDS):
-            asked = multirun_of(self.config)
-        jobs = asked.overrides
+            self.asked = multirun_of(self.config)
+        jobs = self.asked.overrides
         self.check(jobs)
         write_multirun(self.config)
-        self.watch(lambda: self.scores(jobs, asked.common), len(jobs), "run")
+        self.watch(lambda: self.scores(jobs, self.asked.common), len(jobs), "run")
 
     def parse(self, arguments: list[str]) -> list[Override]:
         """The overrides of the sweep: first of its config file, then of the command."""
@@ -109,7 +110,7 @@ class PosfuseSweeper(BasicSweeper):
         folder = self.config.hydra.sweep.dir
         say(f"{n} {unit}{'s' * (n > 1)} in {folder}; Ctrl-C stops, the same command resumes")
         try:
-            with every_minute(say, Path(folder)):
+            with every_minute(say, Path(folder), lambda: self.asked):
                 run()
         except signals.Interrupted:
             if signals.interruption() != FAIL_FAST:

@@ -78,6 +78,7 @@ def search(composed, tmp_path, monkeypatch):
         sweeper.config, sweeper.launcher = config, launcher or Launcher()
         sweeper.hydra_context = HydraContext(config_loader=composed[1], callbacks=Callbacks())
         sweeper.sweep(list(arguments))
+        assert sweeper.asked.folders == read_multirun(tmp_path / "mine").folders
         return sweeper.launcher.batches
 
     return call

@@ -12,6 +12,7 @@ import pytest
 from commands import called
 from posfuse.errors import AlreadyRunning
 from posfuse.runs import records
+from posfuse.runs.multirun import read_multirun
 from posfuse.sweeps import status
 from posfuse.sweeps.status import RunStatus, runs_of, seconds_left, status_of
 from small_records import ask, write_failure, write_record
@@ -131,12 +132,14 @@ def test_a_name_cannot_write_to_the_terminal_and_a_pipe_cannot_stop_the_command(
 
 def test_a_sweep_says_how_far_it_is_while_it_runs(sweep, monkeypatch):
     """Two runs are not done. The failure of `add`, of an earlier command, is repeated; that of
-    `concat` is new."""
+    `concat` is new. Another command has replaced multirun.yaml."""
+    asked = read_multirun(sweep)
+    ask(sweep, None, ["fusion=mlp"])
     run = unfinished(sweep, "concat", 0)
     write_failure(unfinished(sweep, "add", 0), "failed", "no")
     said, before = queue.Queue(), {*threading.enumerate()}
     monkeypatch.setattr(status, "MINUTE", 0.01)
-    with status.every_minute(said.put, sweep):
+    with status.every_minute(said.put, sweep, lambda: asked):
         assert said.get() == f"{sweep}: 4 of 6 runs are done, about 15 s left"
         write_failure(run, "failed", "no", id="2")
         last = f"{sweep}: 4 of 6 runs are done, 1 failed, about 5 s left"
@@ -153,7 +156,7 @@ def test_trials_that_a_search_has_not_proposed_yet_are_missing(sweep):
     lines = shown(sweep)[1]
     assert "not proposed yet 6 missing" in lines
     assert lines[-1] == "6 of 12 runs are done, about 45 s left"
-    assert len(status.asked_for(sweep, set())) == 12
+    assert len(status.asked_for(read_multirun(sweep), sweep, set())) == 12
     search["n_trials"] = 2  # Optuna has ended early
     ask(sweep, None, task, **search)
     assert shown(sweep)[1][-1] == "6 of 6 runs are done"

@@ -27,7 +27,7 @@ from posfuse.errors import AlreadyRunning, InputError, visible
 from posfuse.process import signals
 from posfuse.runs import records
 from posfuse.runs.folders import AXES, lies_in, started_in
-from posfuse.runs.multirun import check_is_current, read_multirun
+from posfuse.runs.multirun import Multirun, check_is_current, read_multirun
 
 STATES = ("done", "running", records.INTERRUPTED, "stopped", "failed", "missing")
 REFRESH = 2.0  # seconds between two updates
@@ -212,15 +212,19 @@ def summary(runs: list[RunStatus], repeats_failed: bool = True) -> str:
 
 
 @contextmanager
-def every_minute(say: Callable[[str], None], sweep: Path) -> Iterator[None]:
-    """Print the progress of the sweep's command every minute."""
+def every_minute(
+    say: Callable[[str], None], sweep: Path, command: Callable[[], Multirun]
+) -> Iterator[None]:
+    """Print the progress of a command every minute. `command` returns its runs, because a search
+    adds some, and because multirun.yaml may be that of another command."""
     earlier = {failure["id"] for _, failure in records.failures_in(sweep)}
     ended = Event()
 
     def watch() -> None:
         while not ended.wait(MINUTE):
             with suppress(OSError, InputError):  # a run may be changing the file
-                say(f"{sweep}: {summary(asked_for(sweep, earlier), repeats_failed=False)}")
+                runs = asked_for(command(), sweep, earlier)
+                say(f"{sweep}: {summary(runs, repeats_failed=False)}")
 
     thread = Thread(target=watch, daemon=True)
     with signals.blocking():  # signals are for the main thread
@@ -232,11 +236,10 @@ def every_minute(say: Callable[[str], None], sweep: Path) -> Iterator[None]:
         thread.join()
 
 
-def asked_for(sweep: Path, earlier: set[str]) -> list[RunStatus]:
-    """The runs of the sweep's command. A run with an `earlier` failure counts as missing, because
+def asked_for(asked: Multirun, sweep: Path, earlier: set[str]) -> list[RunStatus]:
+    """The runs of a command. A run with an `earlier` failure counts as missing, because
     this command repeats it."""
     failed = {run for run, failure in records.failures_in(sweep) if failure["id"] not in earlier}
-    asked = read_multirun(sweep)
     runs = {sweep / folder: status_of(sweep / folder, sweep, True) for folder in asked.folders}
     for folder, run in runs.items():
         if run.state == "failed" and folder not in failed:
