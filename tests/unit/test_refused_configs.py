@@ -63,6 +63,9 @@ REFUSED = [
     (["data.corpus.split_seed=seed"],  # the word is for data.split_seed
      "data.corpus.split_seed: Value 'seed' of type 'str' could not be"),
     (["data.corpus.split_seed=-1"], "data.corpus.split_seed: must be between 0 and 4294967295"),
+    (["data.split_seed=${seed}"], "data.split_seed: write data.split_seed=seed (got ${seed})"),
+    (["data.corpus.split_seed=${...seed}"], "data.corpus.split_seed: write ${data.split_seed} in "),
+    (["seeds.order=${seed}"], "seeds.order: write seeds.order=null (got ${seed})"),
     (["seeds.init=-1"], "seeds.init: must be between 0 and 4294967295"),
     # Kinds of task
     (["data=parity", "task=language_model"], "data.targets: parity has classes"),

@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import inspect
+import re
 import sys
 import traceback
 from typing import Any, get_type_hints
@@ -18,8 +19,16 @@ from posfuse.runs.combinations import check_combinations
 from posfuse.runs.configs import config_of
 from posfuse.runs.fidelity import apply_fidelity
 from posfuse.runs.hydra_errors import one_line
-from posfuse.runs.identity import HUB
+from posfuse.runs.identity import HUB, flatten
 from posfuse.runs.seeds import with_split_seed
+
+# Keys that follow the run's seed, with how to write that.
+FOLLOWING = {
+    "data.split_seed": "data.split_seed=seed",
+    "data.corpus.split_seed": "${data.split_seed} in its file, and set data.split_seed=seed",
+    **{key: f"{key}=null" for key in ("seeds.init", "seeds.order", "seeds.dropout")},
+}
+SEED = re.compile(r"\$\{[\s.]*seed\s*\}")
 
 
 def checked(config: DictConfig) -> Config:
@@ -31,6 +40,7 @@ def checked(config: DictConfig) -> Config:
         cfg = config_of(config)
     except OmegaConfBaseException as error:
         raise InputError(one_line(error)) from error
+    _check_seeds(config)
     cfg.model.token_scale = _number(cfg.model.token_scale)
     if cfg.trainer.accelerator == "auto" and sys.platform == "darwin":
         cfg.trainer.accelerator = "cpu"  # Apple's GPUs have no float64, which measurements need
@@ -59,6 +69,15 @@ def checked(config: DictConfig) -> Config:
     fusion = {k: v for k, v in cfg.fusion.items() if k != "name"}
     cfg.fusion |= _check_arguments("fusion", fusion, given=("d_model",))
     return cfg
+
+
+def _check_seeds(config: DictConfig) -> None:
+    """Raise InputError for ${seed}. It would be a number in the record's settings, so the runs of a
+    cell would differ in more than their seed, and the report would leave them out."""
+    parts = {key: OmegaConf.to_container(config[key], resolve=False) for key in ("data", "seeds")}
+    for key, value in flatten(parts).items():
+        if key in FOLLOWING and SEED.fullmatch(str(value)):
+            raise InputError(f"{key}: write {FOLLOWING[key]} (got {value})")
 
 
 def _number(value: Any) -> Any:
