@@ -94,7 +94,8 @@ def _needs(cfg: Config) -> Iterator[tuple[str, Needs]]:
     if not is_pretrained(cfg):
         yield "host=own", {"host.path": (None, "only host=transformers reads it")}
         return
-    why = f"{cfg.host.path} decides it; use model=pretrained"
+    fix = "use model=pretrained, and no protocol or experiment that sets it"
+    why = f"{cfg.host.path} decides it; {fix}"
     decided: Needs = {f"model.{name}": (None, why) for name in DECIDED}
     why = f"{cfg.host.path} decides it; set trainer.precision=fastest without speed=fast"
     yield "host=transformers", decided | {"model.attention_dropout": (None, why)}
