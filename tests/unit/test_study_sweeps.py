@@ -29,7 +29,7 @@ PLAIN = {"seed": 0, "data.name": "tiny", "data.max_len": 9, "model.d_model": 8}
 SETTINGS = {fusion: PLAIN | {"fusion.name": fusion} for fusion in ("add", "concat")}
 CONFIGS = {fusion[0]: identity.fingerprint_of(own) for fusion, own in SETTINGS.items()}
 FROZEN = "2026-11-25T12:00:00+00:00"
-PLAN = Plan(Study("q", arms=ARMS), {}, CONFIGS, "d" * 64, FROZEN)
+PLAN = Plan(Study("q", arms=ARMS, testing=Evaluation([0, 1], [2])), {}, CONFIGS, "d" * 64, FROZEN)
 OF_C = "tiny/sinusoidal/concat/seed=1"
 
 
@@ -149,6 +149,31 @@ def test_only_an_arms_own_run_counts_as_one_that_diverged(sweep):
     assert OTHER in sweep.reasons("c", [1])["c", 1]
     write_failure(folder, "failed", "m")
     assert sweep.reasons("c", [1]) == {("c", 1): "m"}
+
+
+FIX = "restore the code, remove it to run again, or copy the study's file to a new name"
+
+
+def test_a_result_of_earlier_code_is_no_result_and_its_fix_is_one_of_a_study(sweep):
+    """As posfuse train finds it: the result stays, and failure.json says why it is not used."""
+    folder = sweep.folder / OF_C
+    write_failure(folder, "conflict", f"{folder}/result.json: has the result of earlier code")
+    ask(sweep.folder, {"arm": "c", "seed": "1"}, arms=sweep.arms)
+    assert sorted(sweep.results("ac", [0, 1])) == [("a", 0), ("a", 1), ("c", 0)]
+    wanted = f"{folder}/result.json: the last command had other code or settings; {FIX}"
+    assert sweep.reasons("ac", [0, 1]) == {("c", 1): wanted}
+    ask(sweep.folder, {"arm": "a", "seed": "0,1"}, arms=sweep.arms)  # it did not ask for the run
+    assert len(sweep.results("ac", [0, 1])) == 4
+
+
+def test_an_arm_has_the_code_of_its_first_seed(sweep):
+    rewrite(sweep, code="b" * 16)
+    assert len(sweep.results("ac", [0, 1])) == 4  # records of earlier versions name no code
+    write_own(sweep.folder, 0.5, "concat", 2, code="a" * 16)
+    sweep.study = replace(PLAN.study, testing=Evaluation([2, 1, 0], [3]))
+    assert sorted(sweep.results("c", [0, 1])) == [("c", 0)]  # seed 2 counts, also if not asked for
+    wanted = f"{sweep.folder / OF_C}/result.json: has other code than earlier seeds; {FIX}"
+    assert sweep.reasons("c", [1, 2]) == {("c", 1): wanted}
 
 
 TRAINED = {

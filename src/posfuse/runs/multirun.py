@@ -148,20 +148,26 @@ def place_of(folder: Path, sweep: Path) -> tuple[str, set[str]]:
     return f"run {number} of {len(asked.folders) + asked.to_come}: ", asked.common
 
 
-def check_is_current(folder: Path) -> None:
-    """Raise InputError if the result in a run's folder does not belong to the run that was last
-    asked for in this folder. posfuse train has compared the fingerprints.
+def conflict_of(folder: Path) -> str:
+    """Why the result in a run's folder does not belong to the run that was last asked for in this
+    folder; empty if it does. posfuse train has compared the fingerprints and the code.
 
     A later command of the sweep that does not ask for this folder does not matter.
     """
     failure = read_failure(folder)
     if failure is None or failure["kind"] != Conflict.kind:
-        return
+        return ""
     sweep = sweep_of(folder)
-    if sweep is None or sweep[1] in sweep[0].folders:
+    return failure["message"] if sweep is None or sweep[1] in sweep[0].folders else ""
+
+
+def check_is_current(folder: Path) -> None:
+    """Raise InputError if the result in a run's folder does not belong to the run that was last
+    asked for in this folder."""
+    if message := conflict_of(folder):
         raise InputError(
             f"{folder}: this result is not used, because the last command asked for another run "
-            f"here: {failure['message']}; or remove {FAILURE} there to use this result"
+            f"here: {message}; or remove {FAILURE} there to use this result"
         )
 
 

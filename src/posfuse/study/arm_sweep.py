@@ -22,13 +22,15 @@ from posfuse.errors import AlreadyRunning, Diverged, InputError
 from posfuse.process import signals
 from posfuse.runs import configs, identity, records
 from posfuse.runs.folders import folders_of
-from posfuse.runs.multirun import read_multirun
+from posfuse.runs.multirun import conflict_of, read_multirun
 from posfuse.study.given import PATH
 from posfuse.study.plan import Plan, refusal
 from posfuse.study.spec import Study, Values
 
 OUTPUT = Path("multirun")
 MISSING = "no result"
+REMOVE = "remove it to run again"
+OF_CODE = f"restore the code, {REMOVE}, or copy the study's file to a new name"
 PLAIN = re.compile(r"[A-Za-z0-9_./+-]+")  # a text that needs no quotes
 NO_TEXT = re.compile(r"(?i)null|true|false|[+-]?(inf|nan|[\d._]*\d[\d._]*(e[+-]?\d+)?)")
 
@@ -120,25 +122,40 @@ class ArmSweep:
         searched = [f"file://{conf.resolve()}", *self.study.searchpath]
         return [f"hydra.searchpath={_text(searched)}", f"experiment={self.id}", *others]
 
-    def results(self, arms: Iterable[str], seeds: Iterable[int]) -> dict[tuple[str, int], Any]:
+    def results(self, arms: Iterable[str], seeds: Collection[int]) -> dict[tuple[str, int], Any]:
         """The records of the finished runs by arm and seed; None for a run that diverged. A record
         of another run is left out; `reasons` has the reason."""
-        folders = self.folders(arms, seeds).items()
-        read = {key: self._read(*key, folder) for key, folder in folders}
-        return {key: record for key, (record, reason) in read.items() if not reason}
+        read = self._read_runs(arms, seeds).items()
+        return {key: record for key, (record, reason) in read if not reason}
 
-    def reasons(self, arms: Iterable[str], seeds: Iterable[int]) -> dict[tuple[str, int], str]:
+    def reasons(self, arms: Iterable[str], seeds: Collection[int]) -> dict[tuple[str, int], str]:
         """The reasons why started runs have no result, by arm and seed."""
-        folders = self.folders(arms, seeds).items()
-        reasons = {key: self._read(*key, folder)[1] for key, folder in folders}
-        return {key: reason for key, reason in reasons.items() if reason not in ("", MISSING)}
+        read = self._read_runs(arms, seeds).items()
+        return {key: reason for key, (_, reason) in read if reason not in ("", MISSING)}
+
+    def _read_runs(
+        self, arms: Iterable[str], seeds: Collection[int]
+    ) -> dict[tuple[str, int], tuple[records.Record | None, str]]:
+        """The record of each run, and the reason if the run has no result, otherwise "". The first
+        result of an arm, over all seeds of the stage, determines the code of the arm."""
+        codes: dict[str, str] = {}
+        read = {}
+        folders = self.folders(arms, dict.fromkeys([*self.seeds, *seeds]))
+        for (arm, seed), folder in folders.items():
+            record, reason = self._read(arm, seed, folder)
+            code = record.get("code") if record and not reason else None
+            if code is not None and codes.setdefault(arm, code) != code:
+                reason = f"{folder / records.RESULT}: has other code than earlier seeds; {OF_CODE}"
+            read[arm, seed] = record, reason
+        return {key: found for key, found in read.items() if key[1] in seeds}
 
     def _read(self, arm: str, seed: int, folder: Path) -> tuple[records.Record | None, str]:
         """The record of a run, and the reason if the run has no result, otherwise ""."""
-        path, record = folder / records.RESULT, None
+        path, record, conflict = folder / records.RESULT, None, ""
         try:
             if path.exists():
                 identity_of = record = records.read_result(path)
+                conflict = conflict_of(folder)
             elif (failure := records.read_failure(folder)) is None or (
                 # The process that ran it may have ended; an interrupted run resumes.
                 failure["kind"] in (AlreadyRunning.kind, records.INTERRUPTED)
@@ -155,7 +172,11 @@ class ArmSweep:
         score = f"test.{self.study.metric}"
         if record and not isinstance(identity.flatten(record).get(score), int | float):
             refused = refused or f"has no number {score}"
-        return record, f"{path}: {refused}; remove it to run again" if refused else ""
+        if refused:
+            return record, f"{path}: {refused}; {REMOVE}"
+        if conflict:
+            return record, f"{path}: the last command had other code or settings; {OF_CODE}"
+        return record, ""
 
     def folders(self, arms: Iterable[str], seeds: Iterable[int]) -> dict[tuple[str, int], Path]:
         """The folder of each run by arm and seed; none before the sweep has started."""
