@@ -123,11 +123,11 @@ def job(config: DictConfig) -> float:
             has_started = kind != "config" or (folder / configs.CONFIG).exists()
             if has_started and not (folder / records.RESULT).exists():
                 with contextlib.suppress(InputError):
-                    record_failure(message, folder, overrides, kind)
+                    record_failure(message, folder, overrides, kind, cfg)
             sys.exit(f"error: {message}")
         if isinstance(error, HubUnreachable):
             use_only_hub_cache()  # for the rest of this sweep
-        record_failure(message, folder, overrides, kind)
+        record_failure(message, folder, overrides, kind, cfg)
         if not signals.is_worker():
             report(folder, Path(hydra_cfg.sweep.dir), config.sweep.fail_fast)
     return math.nan

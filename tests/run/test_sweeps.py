@@ -106,6 +106,15 @@ def test_code_that_exits_fails_its_own_run_alone(command, small, tmp_path, monke
     assert len(results(tmp_path / "work")) == 1
 
 
+def test_a_run_that_diverged_is_identified_in_its_failure(command, small, tmp_path):
+    overrides = small("seed=1", "optim.lr=1e30")
+    assert command("-m", *overrides).code == 1
+    (path,) = tmp_path.rglob(records.FAILURE)
+    cfg = checked(composed(*overrides))
+    run = records.read_failure(path.parent)["run"]
+    assert (run["fingerprint"], run["settings"]) == (fingerprint(cfg), settings(cfg))
+
+
 def test_a_mistake_in_the_config_is_printed_once_for_all_runs(command, small, tmp_path):
     refused = command("-m", *small("seed=0,1", "model.n_heads=3"))
     assert_one_line(refused, "error: model.n_heads: ")

@@ -30,7 +30,7 @@ SETTINGS = {fusion: PLAIN | {"fusion.name": fusion} for fusion in ("add", "conca
 CONFIGS = {fusion[0]: identity.fingerprint_of(own) for fusion, own in SETTINGS.items()}
 FROZEN = "2026-11-25T12:00:00+00:00"
 PLAN = Plan(Study("q", arms=ARMS, testing=Evaluation([0, 1], [2])), {}, CONFIGS, "d" * 64, FROZEN)
-OF_C = "tiny/sinusoidal/concat/seed=1"
+OF_C_0, OF_C = (f"tiny/sinusoidal/concat/seed={seed}" for seed in (0, 1))
 
 
 def write_own(root, accuracy, fusion, seed, **more):
@@ -133,8 +133,26 @@ def test_the_page_says_what_the_records_state():
     assert "is not recorded" in provenance(replace(PLAN, frozen=""), pd.DataFrame([run]))
 
 
+def test_a_run_that_diverged_is_identified_by_its_failure_and_needs_no_texts(sweep):
+    folder = sweep.folder / OF_C
+    (folder / records.RESULT).unlink()
+    write_failure(folder, "diverged", "m", run=own() | {"code": "b" * 16})
+    (folder / "config.yaml").write_text("data: {path: /moved}")
+    assert sweep.results("c", [1]) == {("c", 1): None}
+    rewritten = json.loads((sweep.folder / OF_C_0 / records.RESULT).read_text())
+    (sweep.folder / OF_C_0 / records.RESULT).write_text(json.dumps(rewritten | {"code": "a" * 16}))
+    wanted = f"{folder}/failure.json: has other code than earlier seeds; {FIX}"
+    assert sweep.reasons("c", [0, 1]) == {("c", 1): wanted}
+    write_failure(folder, "diverged", "m", run=own(**{"model.d_model": 16}))
+    wanted = f"{folder}/failure.json: {OTHER}; remove it to run again"
+    assert sweep.reasons("c", [1]) == {("c", 1): wanted}
+    for damage in ("x", [1], {"fingerprint": 1, "settings": {}}, {"fingerprint": "f"}):
+        write_failure(folder, "diverged", "m", run=damage)
+        assert "failure.json is damaged" in sweep.reasons("c", [1])["c", 1]
+
+
 def test_only_an_arms_own_run_counts_as_one_that_diverged(sweep):
-    """Its config.yaml identifies it, since failure.json does not."""
+    """Its config.yaml identifies it, since failures of earlier versions do not."""
     folder = sweep.folder / OF_C
     (folder / records.RESULT).unlink()
     write_failure(folder, "diverged", "m")

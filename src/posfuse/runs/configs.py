@@ -12,7 +12,7 @@ from posfuse import untrusted
 from posfuse.config import Config
 from posfuse.errors import InputError, input_errors
 from posfuse.runs.identity import CONTENTS, files_of
-from posfuse.runs.records import replacing
+from posfuse.runs.records import Record, identity, replacing
 
 CONFIG = "config.yaml"
 
@@ -41,6 +41,13 @@ def read_config(folder: Path) -> Config:
     *places, last = _places(cfg, folder, cfg.cache_dir)
     cfg.cache_dir = str(next(filter(os.path.isdir, places), last))  # False without permission
     return cfg
+
+
+def failed_run(folder: Path, failure: Record) -> Record:
+    """The identity of the run in a folder that failed, as in a record. Failures of earlier versions
+    lack it; then config.yaml identifies the run, if its texts have not moved. Raises as
+    `read_config`."""
+    return failure.get("run") or identity(read_config(folder), folder)
 
 
 def with_folders(cfg: Config, folder: Path, recorded: dict[str, Any]) -> Config:

@@ -37,6 +37,7 @@ PREDICTIONS, HISTORY, DIAGNOSTICS = "predictions.parquet", "history.csv", "diagn
 BY_LENGTH = "predictions_by_length.parquet"  # of a run with data.test_lengths
 MECHANISM = "mechanism.parquet"  # of a run with trainer.mechanism; its rows are Measurements
 STEPS = "steps.csv"  # of a run with at least logger.every_steps steps
+IDENTIFYING = {"fingerprint": str, "settings": dict}  # keys of a run's identity
 INTERRUPTED = "interrupted"  # the kind of failure by a signal
 BEST, LAST = "checkpoints/best.ckpt", "checkpoints/last.ckpt"
 ALWAYS, SOMETIMES = (PREDICTIONS, HISTORY, DIAGNOSTICS), (BY_LENGTH, MECHANISM, STEPS)
@@ -109,7 +110,7 @@ def read_result(path: Path) -> Record:
         schema = record["schema"]
     if schema != SCHEMA:
         raise InputError(f"{path}: has schema {schema}, but this version reads {SCHEMA}; {cure}")
-    for key, kind in (("fingerprint", str), ("settings", dict)):
+    for key, kind in IDENTIFYING.items():
         if not isinstance(record.setdefault(key, {}), kind):
             raise InputError(f"{path}: not a readable record (no {key}); {cure}")
     return record
@@ -131,11 +132,15 @@ def read_placed(path: Path) -> Record:
 
 
 def read_failure(folder: Path) -> Record | None:
-    """The failure.json of a run: its id, time, kind, message and overrides; None without it."""
+    """The failure.json of a run: its id, time, kind, message and overrides; None without it. If the
+    run diverged, `run` is its identity."""
     try:
         failure = untrusted.read_json(folder / FAILURE, has_bytes=True)
         parts = {"id": str, "time": float, "kind": str, "message": str, "overrides": list}
-        if not all(isinstance(failure[key], kind) for key, kind in parts.items()):
+        found = [isinstance(failure[key], kind) for key, kind in parts.items()]
+        if run := failure.get("run"):
+            found += [isinstance(run[key], kind) for key, kind in IDENTIFYING.items()]
+        if not all(found):
             raise ValueError
     except FileNotFoundError:
         return None

@@ -142,15 +142,18 @@ class ArmSweep:
         read = {}
         folders = self.folders(arms, dict.fromkeys([*self.seeds, *seeds]))
         for (arm, seed), folder in folders.items():
-            record, reason = self._read(arm, seed, folder)
-            code = record.get("code") if record and not reason else None
+            record, reason, code = self._read(arm, seed, folder)
             if code is not None and codes.setdefault(arm, code) != code:
-                reason = f"{folder / records.RESULT}: has other code than earlier seeds; {OF_CODE}"
+                path = folder / (records.RESULT if record else records.FAILURE)
+                reason = f"{path}: has other code than earlier seeds; {OF_CODE}"
             read[arm, seed] = record, reason
         return {key: found for key, found in read.items() if key[1] in seeds}
 
-    def _read(self, arm: str, seed: int, folder: Path) -> tuple[records.Record | None, str]:
-        """The record of a run, and the reason if the run has no result, otherwise ""."""
+    def _read(
+        self, arm: str, seed: int, folder: Path
+    ) -> tuple[records.Record | None, str, str | None]:
+        """The record of a run; the reason if the run has no result, otherwise ""; the digest of the
+        user's own code of a run with a result."""
         path, record, conflict = folder / records.RESULT, None, ""
         try:
             if path.exists():
@@ -160,23 +163,23 @@ class ArmSweep:
                 # The process that ran it may have ended; an interrupted run resumes.
                 failure["kind"] in (AlreadyRunning.kind, records.INTERRUPTED)
             ):
-                return None, MISSING
+                return None, MISSING, None
             elif failure["kind"] != Diverged.kind:
-                return None, failure["message"]
-            else:  # failure.json does not identify the run
-                path = folder
-                identity_of = records.identity(configs.read_config(folder), folder)
+                return None, failure["message"], None
+            else:
+                path = folder / records.FAILURE
+                identity_of = configs.failed_run(folder, failure)
         except InputError as error:
-            return None, str(error)
+            return None, str(error), None
         refused = refusal(identity_of, seed, self.configs[arm], self.plan)
         score = f"test.{self.study.metric}"
         if record and not isinstance(identity.flatten(record).get(score), int | float):
             refused = refused or f"has no number {score}"
         if refused:
-            return record, f"{path}: {refused}; {REMOVE}"
+            return record, f"{path}: {refused}; {REMOVE}", None
         if conflict:
-            return record, f"{path}: the last command had other code or settings; {OF_CODE}"
-        return record, ""
+            return record, f"{path}: the last command had other code or settings; {OF_CODE}", None
+        return record, "", identity_of.get("code")
 
     def folders(self, arms: Iterable[str], seeds: Iterable[int]) -> dict[tuple[str, int], Path]:
         """The folder of each run by arm and seed; none before the sweep has started."""

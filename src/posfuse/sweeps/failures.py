@@ -8,6 +8,7 @@ import time
 import traceback
 import uuid
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from hydra.core.utils import JobReturn
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
+from posfuse.config import Config
 from posfuse.errors import (
     NO_MEMORY,
     AlreadyRunning,
@@ -28,6 +30,7 @@ from posfuse.process import signals
 from posfuse.process.arguments import file_options, shell_line
 from posfuse.runs import records
 from posfuse.runs.hydra_errors import one_line
+from posfuse.runs.identity import own_code
 from posfuse.runs.multirun import multirun_of
 from posfuse.sweeps.choices import check_chosen_protocol
 
@@ -106,14 +109,20 @@ def message_of(error: BaseException, folder: Path) -> str:
     return f"{type(error).__name__}: {one_line(error)}; see the traceback in {folder}/train.log"
 
 
-def record_failure(message: str, folder: Path, overrides: list[str], kind: str) -> None:
+def record_failure(
+    message: str, folder: Path, overrides: list[str], kind: str, cfg: Config | None = None
+) -> None:
     """Write failure.json. `kind` is "config" for a refused config, "interrupted", or the error's
-    kind. Raises InputError with the message if the file cannot be written."""
+    kind. A run with this config that diverged is identified as in a record, because a study counts
+    it. Raises InputError with the message if the file cannot be written."""
     detail.error("%s: %s", kind, message)
-    failure = {
+    failure: records.Record = {
         "id": uuid.uuid4().hex, "kind": kind, "message": message, "overrides": overrides,
         "time": time.time(),
     }  # fmt: skip
+    if cfg and kind == Diverged.kind:
+        with suppress(InputError, OSError):  # its texts may have been removed in the meantime
+            failure["run"] = records.identity(cfg, folder) | own_code(cfg)
     try:
         records.write_json(folder / records.FAILURE, failure)
     except OSError as error:
