@@ -1,5 +1,6 @@
 """Hydra's sweeper with checks of the sweep. Hydra finds plugins only in this package."""
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, ValueType
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig, read_write
+from omegaconf import DictConfig, OmegaConf, read_write
 
 from posfuse.config import CONF_DIR
 from posfuse.errors import InputError, input_errors
@@ -30,6 +31,7 @@ from posfuse.sweeps.status import every_minute
 
 SEED = re.compile(r"seed=\d+")
 SEEDS = "seed: must be a whole number in a sweep", "give numbers, as in seed=0,1,2"
+IS_OF_STUDY = "hydra.callbacks.ending.is_of_study"
 ONE = {"output_dir": "folder", "sweep_id": "folder", "experiment": "experiment"}
 
 
@@ -131,22 +133,26 @@ class PosfuseSweeper(BasicSweeper):
 
     def _score_if_done(self, overrides: list[str], common: set[str]) -> float | None:
         """The validation metric of a finished run, and a line about it; None if it is not finished.
-        Hydra would start a job, 0.2 s each."""
+        Hydra would start a job, 0.2 s each. In a study, a run that diverged is not repeated: it
+        counts as guessing, and a second try could change a verdict."""
         signals.check()
         folder = self.folder(overrides)
-        if not (folder / records.RESULT).exists():
+        is_of_study = bool(OmegaConf.select(self.config, IS_OF_STUDY))
+        names = (records.RESULT, records.FAILURE)[: 1 + is_of_study]
+        if not any((folder / name).exists() for name in names):
             return None
         own = [override for override in other_overrides(overrides) if override not in common]
         try:
             with self._compose(overrides) as job:
-                done = finished(job, folder, own)
+                done = finished(job, folder, own, is_of_study)
         except Exception:  # noqa: BLE001 - the run raises it again, and its folder gets a failure
             return None
         if not done:
             return None
         line, score = done
         say(line)
-        (folder / records.FAILURE).unlink(missing_ok=True)  # of an earlier command
+        if not math.isnan(score):
+            (folder / records.FAILURE).unlink(missing_ok=True)  # of an earlier command
         return score
 
     def folder(self, overrides: list[str]) -> Path:

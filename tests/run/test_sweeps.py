@@ -1,5 +1,6 @@
 """Sweeps in this process: what a failed run prints, the summary at the end, and lost runs."""
 
+import json
 import logging
 import os
 import re
@@ -23,7 +24,7 @@ from posfuse.runs.multirun import Multirun, has_result
 from posfuse.sweeps import status
 from posfuse.sweeps.launching import SweepLauncher, execute
 from processes import assert_one_line
-from small_runs import composed, small_overrides, write_corpus
+from small_runs import OWN_OPERATOR, composed, small_overrides, write_corpus
 from sweeps import kinds, results
 
 
@@ -113,6 +114,36 @@ def test_a_run_that_diverged_is_identified_in_its_failure(command, small, tmp_pa
     cfg = checked(composed(*overrides))
     run = records.read_failure(path.parent)["run"]
     assert (run["fingerprint"], run["settings"]) == (fingerprint(cfg), settings(cfg))
+
+
+def test_a_study_does_not_repeat_a_run_that_diverged(command, small, tmp_path, own_module):
+    """A second try could finish and change a verdict. Another run, of other settings or code, and a
+    run outside a study are repeated."""
+    code = own_module("diverging_operator", OWN_OPERATOR)
+    study, own = "+hydra.callbacks.ending.is_of_study=true", "fusion._target_={}.Mine"
+    overrides = small("seed=1", "optim.lr=1e30", own.format("diverging_operator"))
+
+    def failure_after(*more):
+        command("-m", *overrides, *more)
+        (path,) = tmp_path.rglob(records.FAILURE)
+        return json.loads(path.read_text())
+
+    first = failure_after()
+    again = command("-m", *overrides, study)
+    assert (again.code, again.err) == (0, "")
+    assert "seed=1: diverged, so it is not run again" in again.out
+    assert failure_after(study) == first
+    path = next(tmp_path.rglob(records.FAILURE))
+    path.write_text(json.dumps({k: v for k, v in first.items() if k != "run"}))
+    assert failure_after(study)["id"] == first["id"]  # of an earlier version
+    records.write_json(path, first | {"run": first["run"] | {"fingerprint": "another"}})
+    second = failure_after(study)
+    assert second["run"] == first["run"]
+    code.write_text(f"{code.read_text()}    # changed\n")
+    del sys.modules["diverging_operator"]  # as in another process
+    third = failure_after(study)
+    assert third["run"]["code"] != first["run"]["code"]
+    assert failure_after()["id"] != third["id"]
 
 
 def test_a_mistake_in_the_config_is_printed_once_for_all_runs(command, small, tmp_path):

@@ -10,9 +10,9 @@ from omegaconf import OmegaConf
 
 from posfuse import untrusted
 from posfuse.config import Config
-from posfuse.errors import InputError, input_errors
-from posfuse.runs.identity import CONTENTS, files_of
-from posfuse.runs.records import Record, identity, replacing
+from posfuse.errors import Diverged, InputError, input_errors
+from posfuse.runs.identity import CONTENTS, files_of, fingerprint, own_code
+from posfuse.runs.records import Record, identity, read_failure, replacing
 
 CONFIG = "config.yaml"
 
@@ -48,6 +48,17 @@ def failed_run(folder: Path, failure: Record) -> Record:
     lack it; then config.yaml identifies the run, if its texts have not moved. Raises as
     `read_config`."""
     return failure.get("run") or identity(read_config(folder), folder)
+
+
+def has_diverged(folder: Path, cfg: Config) -> bool:
+    """True if the run with this config and today's code diverged in this folder. Raises as
+    `read_config`."""
+    failure = read_failure(folder)
+    if failure is None or failure["kind"] != Diverged.kind:
+        return False
+    run = failed_run(folder, failure)
+    is_own = run["fingerprint"] == fingerprint(cfg)
+    return is_own and run.get("code") in (None, own_code(cfg).get("code"))
 
 
 def with_folders(cfg: Config, folder: Path, recorded: dict[str, Any]) -> Config:

@@ -1,5 +1,6 @@
 """Recognises finished runs by their composed configs, and describes them in one line."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from omegaconf import DictConfig, open_dict
 from posfuse.config import Config
 from posfuse.runs import records
 from posfuse.runs.checks import checked, task_of
+from posfuse.runs.configs import has_diverged
 
 
 def label_of(cfg: Config, own: Sequence[str]) -> str:
@@ -21,9 +23,12 @@ def score_of(cfg: Config, record: records.Record) -> float:
     return float(record["validation"][task_of(cfg).monitor[0].removeprefix("val/")])
 
 
-def finished(config: DictConfig, folder: Path, own: Sequence[str]) -> tuple[str, float] | None:
+def finished(
+    config: DictConfig, folder: Path, own: Sequence[str], is_of_study: bool = False
+) -> tuple[str, float] | None:
     """The `done_line` and the score of the run in `folder` with this composed config, or None if it
-    is not finished. Raises the errors of the run, such as InputError and Conflict.
+    is not finished. In a study, a run that diverged is finished and has no score (NaN). Raises the
+    errors of the run, such as InputError and Conflict.
     """
     with open_dict(config):
         del config["hydra"]
@@ -35,7 +40,11 @@ def finished(config: DictConfig, folder: Path, own: Sequence[str]) -> tuple[str,
             return None  # the run decides
         cfg.trainer.precision = choice
     record = records.finished_record(folder, cfg)
-    return (done_line(cfg, own, record), score_of(cfg, record)) if record else None
+    if record:
+        return done_line(cfg, own, record), score_of(cfg, record)
+    if is_of_study and has_diverged(folder, cfg):
+        return f"{label_of(cfg, own)}: diverged, so it is not run again", math.nan
+    return None
 
 
 def done_line(cfg: Config, own: Sequence[str], record: records.Record) -> str:
