@@ -478,6 +478,24 @@ def test_a_forecast_has_all_batches_of_each_phase():
     assert forecast.whole_seconds(short, long, (10, 30)) == pytest.approx(11.88 + 3.2)
 
 
+def test_short_runs_have_no_warm_up_and_do_not_stop_early(tmp_path, monkeypatch):
+    """Their few steps may all lie in the warm-up. Arms that differ only in this are timed once."""
+    arms = {arm: {"fusion": "add", "optim.warmup": n} for arm, n in (("a", 500), ("b", 9))}
+    arms["c"] = {"fusion": "concat", "trainer.limit_batches": 100}
+    study = Study("q", settings={"trainer.patience": 1}, arms=arms, testing=Evaluation([5], [1]))
+    made = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ArmSweep, "run", lambda self, *_: made.append(self))
+    record = {"host": {"threads": 2}}
+    monkeypatch.setattr(ArmSweep, "results", lambda self, *_: {(a, 6): record for a in self.arms})
+    monkeypatch.setattr(forecast, "whole_seconds", lambda *given: given[-1] or 10)
+    assert forecast.cpu_seconds_per_run("mine", study, []) == pytest.approx(2 * (10 + 10 + 100) / 3)
+    (sweep,) = made
+    assert sorted(sweep.arms) == ["a.25", "a.5", "c.25", "c.5"]
+    for own in configurations.compose(study, sweep.values, []).values():
+        assert (own.config.optim.warmup, own.config.trainer.patience) == (0, None)
+
+
 def test_two_commands_do_not_run_one_study(tmp_path, monkeypatch) -> None:
     """Each would freeze a plan of its own."""
     monkeypatch.chdir(tmp_path)

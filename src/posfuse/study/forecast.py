@@ -11,9 +11,11 @@ from posfuse.statistics.contrasts import AHEAD, EQUIVALENT
 from posfuse.statistics.sequential import chances
 from posfuse.study.arm_sweep import ArmSweep
 from posfuse.study.configurations import compose
-from posfuse.study.spec import NULL_ARM, Study
+from posfuse.study.spec import NULL_ARM, Study, Values
 
 FEW, MORE = 5, 20  # batches of an epoch in the short runs, and further batches in the long runs
+# Few steps may all lie in the warm-up, and runs of different lengths must not stop early.
+SHORT = {"optim.warmup": 0, "trainer.patience": None}
 TRAINED = 3  # a training step's forward and backward pass, in forward passes
 
 
@@ -30,17 +32,23 @@ def cpu_seconds_per_run(name: str, study: Study, extra: list[str]) -> float:
     """The mean time of a run over the arms times its threads, from two short runs of each arm, with
     few batches in each epoch and split.
 
-    A run that stops early takes less. Runs of an earlier command are removed, because the study or
-    the machine may have changed.
+    The short runs do not stop early, so a run with trainer.patience may take less. Runs of an
+    earlier command are removed, because the study or the machine may have changed.
     """
     first = next(iter(study.trials().values()), {})
     own_arms = {arm: {**own, **first} for arm, own in study.arms.items() if arm != NULL_ARM}
     whole = {arm: own.config.trainer for arm, own in compose(study, own_arms, extra).items()}
     few = max(FEW, *(own.evaluations for own in whole.values()))
     sizes = (few, few + MORE)
+    timed: dict[str, Values] = {}
+    alike = {}  # the arm that is timed in place of an arm with the same short runs
+    for arm, values in own_arms.items():
+        own = {**values, **SHORT, "trainer.limit_batches": 0}
+        alike[arm] = next((other for other in timed if timed[other] == own), arm)
+        timed[alike[arm]] = own
     arms = {
-        f"{arm}.{n}": {**values, "trainer.limit_batches": n}
-        for arm, values in own_arms.items()
+        f"{arm}.{n}": {**own, "trainer.limit_batches": n}
+        for arm, own in timed.items()
         for n in sizes
     }
     configs = {arm: own.fingerprint for arm, own in compose(study, arms, extra).items()}
@@ -52,7 +60,7 @@ def cpu_seconds_per_run(name: str, study: Study, extra: list[str]) -> float:
     results = sweep.results(arms, [seed])
     times: list[float] = []
     for arm in own_arms:
-        short, long = (results.get((f"{arm}.{n}", seed)) for n in sizes)
+        short, long = (results.get((f"{alike[arm]}.{n}", seed)) for n in sizes)
         if short is not None and long is not None:
             seconds = whole_seconds(short, long, sizes, whole[arm].limit_batches)
             times.append(seconds * long["host"]["threads"])
