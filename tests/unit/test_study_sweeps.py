@@ -106,6 +106,18 @@ def test_a_record_may_state_the_precision_that_was_chosen_as_the_fastest(sweep):
     assert sorted(sweep.results("c", [0, 1])) == [("c", 1)]
 
 
+def test_a_damaged_multirun_yaml_is_one_line_and_its_removal_loses_no_result(sweep):
+    """A command of the study writes the file again, and skips the runs that are done."""
+    (path := sweep.folder / "multirun.yaml").write_text("damaged")
+    line = refusal(sweep.results, "ac", [0])
+    assert line.startswith(f"{path}: not a sweep's settings (")
+    assert line.endswith("; remove it, and run the command of the sweep or the study again")
+    path.unlink()
+    assert sweep.results("ac", [0]) == {}
+    ask(sweep.folder, None)  # as the sweep's command
+    assert len(sweep.results("ac", [0])) == 2
+
+
 @pytest.mark.parametrize("damage", ["cut", {}, {"accuracy": None}, {"accuracy": "x"}, 1])
 def test_a_damaged_record_is_no_result_and_the_others_count(sweep, damage):
     path = sweep.folder / OF_C / records.RESULT

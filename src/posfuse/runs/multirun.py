@@ -46,7 +46,7 @@ def read_multirun(sweep: Path) -> Multirun:
 
 @lru_cache
 def _read(path: Path, *version: int) -> Multirun:
-    fix = "run the sweep's command again to write it"
+    fix = "remove it, and run the command of the sweep or the study again"
     with input_errors(f"{path}: not a sweep's settings", fix):
         config = OmegaConf.create(read_yaml(path, is_interpolated=True))
         try:
