@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # importing pandas takes half a second, and help does not nee
 
 MEBIBYTE = 2**20
 LARGEST_JSON, LARGEST_YAML, LARGEST_CSV = 8 * MEBIBYTE, MEBIBYTE, 64 * MEBIBYTE
+LARGEST_PLAN = 16 * MEBIBYTE  # a study's plan.yaml has the scores of all trials of all repeats
 LARGEST_PARQUET = 4096 * MEBIBYTE
 MOST_ROWS = 2**24  # of a Parquet file; a few bytes can contain far more rows
 DEEPEST = 32  # levels of nested lists and tables
@@ -99,10 +100,10 @@ def _whole_number(text: str) -> int:
     return int(text)
 
 
-def read_yaml(path: Path, is_interpolated: bool = False) -> str:
+def read_yaml(path: Path, is_interpolated: bool = False, most: int = LARGEST_YAML) -> str:
     """The text of a YAML file. Raises ValueError for aliases, and for ${...} unless
     `is_interpolated`. Raises YAMLError too."""
-    text = read_bytes(path, LARGEST_YAML).decode()
+    text = read_bytes(path, most).decode()
     check_yaml(text, is_interpolated)
     return text
 

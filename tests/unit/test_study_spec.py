@@ -174,6 +174,11 @@ def test_the_name_of_a_studys_own_sweep_is_refused(end, tmp_path):
     assert "the file's name: must not end in _tune, _test, _timing or _r1; rename it" in found
 
 
+def test_a_study_with_an_interpolation_is_refused_because_its_plan_could_not_be_read(tmp_path):
+    found = refusal(read_study, write_study(tmp_path / "mine.yaml", GOOD, question="Is ${a} b?"))
+    assert "has ${...}; write the value there instead" in found
+
+
 def test_an_unknown_study_is_one_line():
     found = refusal(read_study, "nope")
     assert found.startswith("nope: no such study; use one of ")

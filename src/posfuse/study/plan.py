@@ -24,6 +24,7 @@ from posfuse.seals import digest_of
 from posfuse.study.repeats import parts_of
 from posfuse.study.scores import best_was_last, guesses
 from posfuse.study.spec import Study, Values
+from posfuse.untrusted import LARGEST_PLAN, read_yaml
 
 PLAN = "plan.yaml"
 HEADER = "# Written before any test seed ran. Do not edit: posfuse study checks the digest.\n"
@@ -221,7 +222,7 @@ def read_plan(study: Study, folder: Path, has_tested: bool) -> Plan | None:
 def load_plan(path: Path) -> Plan:
     """The plan in a plan.yaml. Raises InputError if the file is damaged or was edited."""
     with input_errors(f"{path}: contains no plan", "restore it from a copy"):
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.safe_load(read_yaml(path, most=LARGEST_PLAN))
         digest = content.pop("digest")
         is_whole = digest == digest_of(content)
         content["choices"] = {arm: Choice(**own) for arm, own in content["choices"].items()}
