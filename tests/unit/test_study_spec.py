@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
+from posfuse.config import CONF_DIR
 from posfuse.errors import InputError
 from posfuse.runs.seeds import seeds_of
 from posfuse.study.arm_sweep import overrides
@@ -195,6 +196,20 @@ def test_a_study_is_named_without_its_ending(place, tmp_path, monkeypatch):
     write_study(tmp_path / place / "mine.yaml", GOOD)
     name, study = read_study("mine", [str(tmp_path / "conf")])
     assert (name, study.question) == ("mine", GOOD["question"])
+
+
+def test_a_name_that_several_files_have_is_refused(tmp_path, monkeypatch):
+    """An edited copy of a study must not be mistaken for the original."""
+    monkeypatch.chdir(tmp_path)
+    write_study(tmp_path / "length.yaml", GOOD)
+    shipped = CONF_DIR / "study" / "length.yaml"
+    assert refusal(read_study, "length") == (
+        f"length: several files have this name ({shipped}, length.yaml); give the path of one"
+    )
+    assert read_study("length.yaml")[1].question == GOOD["question"]
+    assert read_study(str(shipped))[1].question != GOOD["question"]
+    write_study(tmp_path / "mine.yaml", GOOD)
+    assert read_study("mine", [str(tmp_path)])[0] == "mine"  # one file in two places
 
 
 def test_seeds():

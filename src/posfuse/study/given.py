@@ -19,7 +19,8 @@ PATH, SEARCH = "data.path=", "hydra.searchpath="
 
 def study_file(name: str, searchpath: Sequence[str] = ()) -> Path:
     """The file of a study: NAME, or a path to a file. NAME.yaml is in conf/study, in the current
-    folder, or in a folder of `searchpath` or its study/. Raises InputError if it is in none."""
+    folder, or in a folder of `searchpath` or its study/. Raises InputError if it is in none of them
+    or in several."""
     path = Path(name)
     if path.suffix in (".yaml", ".yml"):
         if not path.exists():
@@ -27,9 +28,14 @@ def study_file(name: str, searchpath: Sequence[str] = ()) -> Path:
         return path
     given = [Path(folder.removeprefix("file://")) for folder in searchpath]
     places = [CONF_DIR / "study", Path(), *given, *(folder / "study" for folder in given)]
-    for file in (place / f"{name}.yaml" for place in places):
-        if file.is_file():
-            return file
+    files = [file for place in places if (file := place / f"{name}.yaml").is_file()]
+    if len(different := {file.resolve(): file for file in files}) > 1:
+        raise InputError(
+            f"{name}: several files have this name ({', '.join(map(str, different.values()))}); "
+            "give the path of one"
+        )
+    if files:
+        return files[0]
     known = [p.stem for p in sorted((CONF_DIR / "study").glob("*.yaml"))]
     raise InputError(
         f"{name}: no such study; {nearest(name, known)}, or write {name}.yaml in this folder or in "
