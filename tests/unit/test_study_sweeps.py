@@ -15,8 +15,9 @@ from posfuse.data import corpora
 from posfuse.errors import HubUnreachable, InputError
 from posfuse.runs import configs, identity, records
 from posfuse.study import arm_sweep, configurations, forecast, run_table, stages, subcommands
-from posfuse.study.arm_sweep import ArmSweep
-from posfuse.study.plan import Plan, provenance
+from posfuse.study.arm_sweep import ArmSweep, RunsFailed
+from posfuse.study.plan import Choice, Plan, freeze, provenance
+from posfuse.study.reading import read_study
 from posfuse.study.spec import Evaluation, Hypothesis, Study, Tuning
 from posfuse.study.stages import Stages
 from refusals import refusal
@@ -265,6 +266,21 @@ def test_a_study_with_failed_runs_judges_the_others_and_ends_with_an_error(tmp_p
     printed, status = called("study", "status", "mine.yaml")
     assert status is None
     assert "testing: 7 of 8 runs of the next look are done" in " ".join(printed.split())
+
+
+def test_a_failure_in_tuning_does_not_show_an_earlier_plan(tmp_path, monkeypatch):
+    """conf/ has changed after the plan was frozen and before a test seed ran: tuning runs again."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").write_text(QUESTION)
+    study, folder = read_study("mine.yaml")[1], tmp_path / "multirun/mine"
+    freeze(study, {arm: Choice({}) for arm in study.arms}, dict.fromkeys(study.arms, ""), folder)
+
+    def fail(self):
+        raise RunsFailed("multirun/mine_tune: 1 of 3 runs have no result")
+
+    monkeypatch.setattr(Stages, "run", fail)
+    printed, stopped = called("study", "run", "mine.yaml")
+    assert (printed, stopped) == ("", "error: multirun/mine_tune: 1 of 3 runs have no result")
 
 
 def test_the_command_to_run_has_the_places_of_files_and_texts(tmp_path, monkeypatch):

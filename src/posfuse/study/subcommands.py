@@ -97,7 +97,8 @@ def _run(stages: Stages, again: str) -> None:
             runs = results_page.with_measurements(finished_runs(stages.study, *sweeps))
             first_lines = results_page.write(stages.name, plan, state, runs, stages.folder, again)
     except RunsFailed:
-        if frozen := stages.frozen_plan():
+        # Without test runs, this may be an earlier plan, whose tuning is being repeated.
+        if stages.has_tested() and (frozen := stages.frozen_plan()):
             tested = stages.test_runs(frozen)
             _show_state(stages, frozen, progress(frozen.study, tested), tested)
         raise
