@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -165,6 +166,44 @@ def test_other_texts_than_the_runs_give_no_bag_of_words_and_no_cache(tmp_path):
     assert bags_of_words(given)[1] == []
     write_corpus(corpus, seed=1)
     assert bags_of_words(given)[1] == []  # from the cache: it is of the run's texts
+
+
+def test_the_code_of_ones_own_corpus_must_be_that_of_the_run(tmp_path, monkeypatch):
+    """A later sweep over edited code gets its own bag, and a run of earlier code gets none."""
+    corpus, code = write_corpus(tmp_path / "texts"), tmp_path / "edited_corpus.py"
+    text = f"from posfuse.data.corpora import folder\ndef mine(): return folder({str(corpus)!r})\n"
+    code.write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    cfg = small_config(corpus)
+    cfg.data.path, cfg.data.corpus = None, {"_target_": "edited_corpus.mine"}
+    run = tmp_path / "tiny"
+    run.mkdir()
+    Path(cfg.cache_dir).mkdir()
+    configs.write_config(run, cfg)
+    settings, kept = json.dumps(identity.settings(cfg)), [50.0, 60.0]
+    monkeypatch.setattr(module, "_fit", lambda _: BagOfWords(kept.pop(0), 9))
+
+    def bags(code):
+        return bags_of_words(runs(run).assign(configuration=settings, code=code))
+
+    def edit(text):
+        code.write_text(text)
+        sys.modules.pop("edited_corpus", None)  # as in another process
+        return identity.own_code(cfg)["code"]
+
+    first, second = edit(text), edit(text + "# edited\n")
+    found, problems = bags(first)
+    assert found == {}
+    assert problems == [
+        f"tiny: no bag of words, because the corpus cannot be loaded ({run}: edited_corpus.py or "
+        "its texts have changed since the run; restore them, or run with data.name=NAME for the "
+        "new ones)"
+    ]
+    assert bags(second)[0]["tiny", ""].accuracy == 50
+    edit(text)
+    assert bags(first)[0]["tiny", ""].accuracy == 60
+    assert bags(second)[0]["tiny", ""].accuracy == 50  # from the cache: it is of the run's texts
+    assert bags(None)[0]["tiny", ""].accuracy == 60  # an older record
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ from posfuse.data.corpora import is_task
 from posfuse.data.token_store import TokenizedSplit, open_store
 from posfuse.errors import InputError
 from posfuse.runs.configs import read_config, with_folders
-from posfuse.runs.identity import PART_NUMERICS
+from posfuse.runs.identity import PART_NUMERICS, has_own_corpus, own_code, own_files
 from posfuse.runs.measurements import CLASSES
 from posfuse.runs.records import Record, write_json
 from posfuse.runs.seeds import BY_RUN, validation_seed, with_split_seed
@@ -69,7 +69,8 @@ def _mean_over_splits(runs: pd.DataFrame) -> BagOfWords:
     for run in runs.drop_duplicates("seed").to_dict("records"):
         folder = Path(run["folder"])
         cfg = read_config(folder)
-        bags.append(bag_of_words(cfg, json.loads(run["configuration"]), folder))
+        code = run.get("code") if pd.notna(run.get("code")) else None
+        bags.append(bag_of_words(cfg, json.loads(run["configuration"]), folder, code))
         if cfg.data.split_seed != BY_RUN:
             break
     accuracy = float(np.mean([bag.accuracy for bag in bags]))
@@ -78,24 +79,36 @@ def _mean_over_splits(runs: pd.DataFrame) -> BagOfWords:
     return BagOfWords(accuracy, round(np.mean([bag.documents for bag in bags])), with_ends)
 
 
-def bag_of_words(cfg: Config, settings: dict[str, Any], folder: Path) -> BagOfWords:
+def bag_of_words(
+    cfg: Config, settings: dict[str, Any], folder: Path, code: str | None = None
+) -> BagOfWords:
     """Fit on the training split and evaluate on the test split, once per corpus.
 
-    `cfg` is the config of the run in `folder`, and `settings` are those of its record. The input is
-    that of the models: the same words and documents, with the same cut at max_len. The result is
-    cached in the run's cache_dir by the record's settings and the number of the corpus in
-    PART_NUMERICS, so a second report does not need the corpus. Raises InputError if the texts have
-    changed since the run.
+    `cfg` is the config of the run in `folder`; `settings` and `code` are those of its record. The
+    input is that of the models: the same words and documents, with the same cut at max_len. The
+    result is cached in the run's cache_dir by the record's settings, the number of the corpus in
+    PART_NUMERICS, and the code of a user's own corpus function. So a second report does not need
+    the corpus. Raises InputError if the texts or this code have changed since the run.
     """
     data = {k: value for k, value in settings.items() if k.startswith(("data.", "host."))}
     corpus = (cfg.data.corpus or {}).get("_target_")
     changed = [PART_NUMERICS[corpus]] if corpus in PART_NUMERICS else []
     parts = [FORMAT, data, validation_seed(cfg), *changed]
+    if has_own_corpus(cfg):
+        code = code or own_code(cfg).get("code")  # older records have none
+        parts.append(code)
     path = Path(cfg.cache_dir) / f"{cfg.data.name}-{digest_of(parts)[:16]}.bag_of_words.json"
     try:
         return BagOfWords(**read_json(path))
     except (OSError, ValueError, TypeError):  # none, or damaged
-        bag = _fit(with_folders(cfg, folder, settings))
+        cfg = with_folders(cfg, folder, settings)
+        if has_own_corpus(cfg) and own_code(cfg).get("code") != code:
+            files = ", ".join(sorted(file.name for file in own_files(cfg)))
+            raise InputError(
+                f"{folder}: {files} or its texts have changed since the run; restore them, or run "
+                "with data.name=NAME for the new ones"
+            ) from None
+        bag = _fit(cfg)
         with suppress(OSError):  # of a sweep that this user may only read
             write_json(path, asdict(bag))
         return bag
@@ -108,7 +121,7 @@ def task_bags(folder: Path, record: Record) -> dict[str, float]:
     is_own = cfg.task._target_ is not None
     if is_own or not is_task(cfg.data) or record["task"]["predictions"] != CLASSES:
         return {}
-    bag = bag_of_words(cfg, record["settings"], folder)
+    bag = bag_of_words(cfg, record["settings"], folder, record.get("code"))
     assert bag.with_ends is not None  # of every task
     return {"bag_of_words": bag.accuracy, "bag_with_ends": bag.with_ends}
 
