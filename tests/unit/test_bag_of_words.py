@@ -14,10 +14,12 @@ from sklearn.linear_model import LogisticRegression
 from posfuse.config import CONF_DIR
 from posfuse.data.corpora import folder, is_task
 from posfuse.evidence import bag_of_words as module
-from posfuse.evidence.bag_of_words import BagOfWords, bag_of_words, bags_of_words
+from posfuse.evidence.bag_of_words import BagOfWords, bag_of_words, bags_of_words, task_bags
 from posfuse.report.sections.paper import without_order
 from posfuse.runs import configs, identity
 from posfuse.runs.checks import checked
+from posfuse.runs.measurements import CLASSES
+from refusals import refusal
 from small_runs import composed, small_config, write_corpus
 
 
@@ -94,7 +96,13 @@ def test_a_corpus_is_fitted_once_and_again_when_the_cache_is_damaged(corpus, fit
         # Settings that cannot change the result do not change the cache key.
         assert fitted_bag(cfg, **{"model.d_model": 99}) == found
     monkeypatch.setattr(module, "_fit", lambda _: found)
-    for text in ("", "{}", "[1]"):
+    damaged = [
+        {"accuracy": None, "documents": 1},
+        {"accuracy": 101, "documents": 1},
+        {"accuracy": 50, "documents": []},
+        {"accuracy": 50, "documents": 1, "with_ends": 5},
+    ]
+    for text in ("", "{}", "[1]", *map(json.dumps, damaged)):
         cached.write_text(text)
         assert fitted_bag(cfg) == found
         assert json.loads(cached.read_text())["accuracy"] == found.accuracy
@@ -146,6 +154,20 @@ def test_a_corpus_that_cannot_be_loaded_is_one_line_and_the_others_are_fitted(co
     assert list(found) == [("good", "")]
     assert [line.split(":")[0] for line in problems] == ["moved", "odd", "none"]
     assert all("\n" not in line for line in problems)
+
+
+@pytest.mark.parametrize("error", [OSError, TypeError, KeyError, RuntimeError, MemoryError])
+def test_an_error_of_any_type_in_loading_is_one_line_but_for_memory(corpus, monkeypatch, error):
+    def load(*_, **__):
+        raise error("two\nlines")
+
+    monkeypatch.setattr(module, "open_store", load)
+    cfg = small_config(corpus, "data.max_len=3")
+    if error is MemoryError:
+        with pytest.raises(MemoryError):
+            fitted_bag(cfg)
+    else:
+        assert "its texts cannot be read (" in refusal(fitted_bag, cfg)
 
 
 def test_other_texts_than_the_runs_give_no_bag_of_words_and_no_cache(tmp_path):
@@ -204,6 +226,14 @@ def test_the_code_of_ones_own_corpus_must_be_that_of_the_run(tmp_path, monkeypat
     assert bags(first)[0]["tiny", ""].accuracy == 60
     assert bags(second)[0]["tiny", ""].accuracy == 50  # from the cache: it is of the run's texts
     assert bags(None)[0]["tiny", ""].accuracy == 60  # an older record
+
+
+def test_a_study_shows_no_bag_of_ones_own_strings_that_cannot_be_loaded(tmp_path):
+    cfg = checked(composed("data=even_pairs", f"cache_dir={tmp_path}"))
+    cfg.data.corpus["_target_"] = "no.such"
+    configs.write_config(tmp_path, cfg)
+    record = {"settings": {}, "task": {"predictions": CLASSES}, "code": "1"}
+    assert task_bags(tmp_path, record) == {}
 
 
 @pytest.mark.slow

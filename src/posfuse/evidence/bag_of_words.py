@@ -20,7 +20,8 @@ from sklearn.linear_model import LogisticRegression
 from posfuse.config import Config
 from posfuse.data.corpora import is_task
 from posfuse.data.token_store import TokenizedSplit, open_store
-from posfuse.errors import InputError
+from posfuse.errors import InputError, input_errors
+from posfuse.evidence.rows import A_SIZE, is_number
 from posfuse.runs.configs import read_config, with_folders
 from posfuse.runs.identity import PART_NUMERICS, has_own_corpus, own_code, own_files
 from posfuse.runs.measurements import CLASSES
@@ -55,10 +56,9 @@ def bags_of_words(runs: pd.DataFrame) -> tuple[Bags, list[str]]:
             continue  # its targets may not be the labels of the corpus
         try:
             bags[str(data), str(variant)] = _mean_over_splits(group)
-        except (InputError, ImportError, AttributeError, ValueError) as error:
-            reason = (str(error) or type(error).__name__).splitlines()[0]
+        except InputError as error:
             problems.append(
-                f"{data}: no bag of words, because the corpus cannot be loaded ({reason})"
+                f"{data}: no bag of words, because the corpus cannot be loaded ({error})"
             )
     return bags, problems
 
@@ -88,40 +88,58 @@ def bag_of_words(
     input is that of the models: the same words and documents, with the same cut at max_len. The
     result is cached in the run's cache_dir by the record's settings, the number of the corpus in
     PART_NUMERICS, and the code of a user's own corpus function. So a second report does not need
-    the corpus. Raises InputError if the texts or this code have changed since the run.
+    the corpus. Raises InputError if the corpus cannot be loaded, and if its texts or this code have
+    changed since the run.
     """
-    data = {k: value for k, value in settings.items() if k.startswith(("data.", "host."))}
-    corpus = (cfg.data.corpus or {}).get("_target_")
-    changed = [PART_NUMERICS[corpus]] if corpus in PART_NUMERICS else []
-    parts = [FORMAT, data, validation_seed(cfg), *changed]
-    if has_own_corpus(cfg):
-        code = code or own_code(cfg).get("code")  # older records have none
-        parts.append(code)
-    path = Path(cfg.cache_dir) / f"{cfg.data.name}-{digest_of(parts)[:16]}.bag_of_words.json"
-    try:
-        return BagOfWords(**read_json(path))
-    except (OSError, ValueError, TypeError):  # none, or damaged
+    with input_errors(f"{folder}: its texts cannot be read", "restore them, or run again"):
+        data = {k: value for k, value in settings.items() if k.startswith(("data.", "host."))}
+        corpus = (cfg.data.corpus or {}).get("_target_")
+        changed = [PART_NUMERICS[corpus]] if corpus in PART_NUMERICS else []
+        parts = [FORMAT, data, validation_seed(cfg), *changed]
+        if has_own_corpus(cfg):
+            code = code or own_code(cfg).get("code")  # older records have none
+            parts.append(code)
+        path = Path(cfg.cache_dir) / f"{cfg.data.name}-{digest_of(parts)[:16]}.bag_of_words.json"
+        if cached := _cached(path, is_task(cfg.data)):
+            return cached
         cfg = with_folders(cfg, folder, settings)
         if has_own_corpus(cfg) and own_code(cfg).get("code") != code:
             files = ", ".join(sorted(file.name for file in own_files(cfg)))
             raise InputError(
                 f"{folder}: {files} or its texts have changed since the run; restore them, or run "
                 "with data.name=NAME for the new ones"
-            ) from None
+            )
         bag = _fit(cfg)
-        with suppress(OSError):  # of a sweep that this user may only read
-            write_json(path, asdict(bag))
-        return bag
+    with suppress(OSError):  # of a sweep that this user may only read
+        write_json(path, asdict(bag))
+    return bag
+
+
+def _cached(path: Path, has_ends: bool) -> BagOfWords | None:
+    """The result in a file; None if the file is missing or damaged."""
+    try:
+        bag = BagOfWords(**read_json(path))
+    except (OSError, ValueError, TypeError):
+        return None
+    percents: list[Any] = [bag.accuracy, bag.with_ends] if has_ends else [bag.accuracy]
+    is_whole = all(is_number(p) and 0 <= p <= 100 for p in percents) and A_SIZE[1](bag.documents)
+    return bag if is_whole and (bag.with_ends is None) != has_ends else None
 
 
 def task_bags(folder: Path, record: Record) -> dict[str, float]:
     """`bag_of_words` and `bag_with_ends`, accuracies in percent, of a finished run on a task. Empty
-    without predicted classes, and for a run on texts, because the texts may be missing now."""
+    without predicted classes, if the strings of a user's own function cannot be loaded now, and for
+    a run on texts, because the texts may be missing now."""
     cfg = read_config(folder)
     is_own = cfg.task._target_ is not None
     if is_own or not is_task(cfg.data) or record["task"]["predictions"] != CLASSES:
         return {}
-    bag = bag_of_words(cfg, record["settings"], folder, record.get("code"))
+    try:
+        bag = bag_of_words(cfg, record["settings"], folder, record.get("code"))
+    except InputError:
+        if has_own_corpus(cfg):
+            return {}
+        raise
     assert bag.with_ends is not None  # of every task
     return {"bag_of_words": bag.accuracy, "bag_with_ends": bag.with_ends}
 
