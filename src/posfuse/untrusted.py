@@ -9,10 +9,12 @@ import json
 import math
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 from pyarrow import ArrowException, types
@@ -25,14 +27,22 @@ LARGEST_JSON, LARGEST_YAML, LARGEST_CSV = 8 * MEBIBYTE, MEBIBYTE, 64 * MEBIBYTE
 LARGEST_PLAN = 16 * MEBIBYTE  # a study's plan.yaml has the scores of all trials of all repeats
 LARGEST_PARQUET = 4096 * MEBIBYTE
 MOST_ROWS = 2**24  # of a Parquet file; a few bytes can contain far more rows
+LARGEST_TEXTS = 64 * MEBIBYTE  # of a column of a Parquet file, not compressed
+LONGEST_TEXT = 64  # bytes of a text in a Parquet file; posfuse writes names of measurements
 DEEPEST = 32  # levels of nested lists and tables
 MOST_CHARACTERS = 10**8  # of a YAML file after its nested ${...} are replaced
 LONG_NUMBER = re.compile(r"[-+.:_0-9]{100,}")  # YAML reads 1:00:00 in base 60, for minutes
 NOT_PLAIN = "has an alias (*name) or very deep nesting; write the values there instead"
-KINDS = {
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(types.is_string(kind) or types.is_large_string(kind))
+
+
+KINDS = {  # `read_parquet` opens columns of texts as dictionaries
     "a whole number": types.is_integer,
     "a number": lambda kind: types.is_floating(kind) or types.is_integer(kind),
-    "a text": lambda kind: types.is_string(kind) or types.is_large_string(kind),
+    "a text": lambda kind: types.is_dictionary(kind) and _is_text(kind.value_type),
 }
 
 
@@ -130,8 +140,9 @@ def check_yaml(text: str, is_interpolated: bool = False) -> None:
 def read_parquet(path: Path, columns: Mapping[str, str]) -> "pd.DataFrame":
     """These columns of a Parquet file, each of a kind of KINDS."""
     check_file(path, LARGEST_PARQUET)
+    texts = [name for name, kind in columns.items() if kind == "a text"]
     try:
-        with path.open("rb") as content, pq.ParquetFile(content) as file:
+        with path.open("rb") as content, pq.ParquetFile(content, read_dictionary=texts) as file:
             if file.metadata.num_rows > MOST_ROWS:
                 raise ValueError(f"more than {MOST_ROWS} rows")
             names = file.schema_arrow.names
@@ -141,8 +152,39 @@ def read_parquet(path: Path, columns: Mapping[str, str]) -> "pd.DataFrame":
                 is_kind = KINDS[kind](file.schema_arrow.field(name).type)
                 if file.metadata.num_rows and not is_kind:  # columns without rows have no type
                     raise ValueError(f"{name} is not {kind}")
+            _check_sizes(file.metadata, texts)
             table = file.read([*columns], use_threads=False).select([*columns])
+        for name in texts:
+            table = _with_texts(table, name)
         frame: pd.DataFrame = table.to_pandas(ignore_metadata=True)
     except ArrowException as error:
         raise ValueError(str(error).splitlines()[0]) from error
     return frame
+
+
+def _check_sizes(metadata: pq.FileMetaData, texts: Sequence[str]) -> None:
+    """Raise ValueError if a column of texts would fill more than LARGEST_TEXTS."""
+    sizes = dict.fromkeys(texts, 0)
+    for i, j in product(range(metadata.num_row_groups), range(metadata.num_columns)):
+        column = metadata.row_group(i).column(j)
+        if column.path_in_schema in sizes:
+            sizes[column.path_in_schema] += column.total_uncompressed_size
+    for name, size in sizes.items():
+        if size > LARGEST_TEXTS:
+            raise ValueError(f"{name} has more than {LARGEST_TEXTS} bytes")
+
+
+def _with_texts(table: pa.Table, name: str) -> pa.Table:
+    """The table with a dictionary-encoded column of texts written out. One long text of a small
+    file could otherwise fill the memory, once per row."""
+    import pyarrow.compute as pc  # takes 50 ms, and most commands read no tables
+
+    column = table[name]
+    if not types.is_dictionary(column.type):  # a column without rows
+        return table
+    for chunk in column.chunks:
+        longest = pc.max(pc.binary_length(chunk.dictionary)).as_py()
+        if (longest or 0) > LONGEST_TEXT:
+            raise ValueError(f"{name} has a text of more than {LONGEST_TEXT} bytes")
+    index = table.column_names.index(name)
+    return table.set_column(index, name, column.cast(pa.large_string()))

@@ -144,6 +144,8 @@ def test_the_page_states_the_limits_of_the_code():
     assert "JSON has at most {} MiB, YAML {} MiB, CSV {} MiB".format(*mebibytes) in page
     assert untrusted.MOST_ROWS == 2**24
     assert "a Parquet file 2^24 rows" in page
+    assert f"has at most {untrusted.LONGEST_TEXT} bytes" in page
+    assert f"texts {untrusted.LARGEST_TEXTS // untrusted.MEBIBYTE} MiB before" in page
     assert page.count(f"at most {untrusted.DEEPEST} nested levels") == 2
     assert f"more than {pretrained_folder.MOST_LAYERS} layers" in page
     megabytes = vocabulary.LARGEST_TOKENIZER // untrusted.MEBIBYTE

@@ -156,3 +156,35 @@ def test_a_table_of_a_few_bytes_with_very_many_rows_is_refused(tmp_path):
     assert path.stat().st_size < 100_000
     with pytest.raises(ValueError, match="more than 16777216 rows"):
         untrusted.read_parquet(path, {"index": "a whole number"})
+
+
+def column_of(path, texts, **options):
+    """A Parquet file of texts, and the frame that is read."""
+    table = pa.table({"name": texts})
+    pq.write_table(table, path, **options)
+    return untrusted.read_parquet(path, {"name": "a text"})
+
+
+def test_a_table_of_a_few_bytes_with_long_texts_is_refused(tmp_path):
+    """One text for all rows would fill gigabytes."""
+    path, n = tmp_path / "a.parquet", 2**18
+    same = pa.DictionaryArray.from_arrays(pa.array([0] * n, pa.int32()), ["x" * 20_000])
+    with pytest.raises(ValueError, match="name has a text of more than 64 bytes"):
+        column_of(path, same, store_schema=False)
+    assert path.stat().st_size < 2000
+    with pytest.raises(ValueError, match="name has a text of more than 64 bytes"):
+        column_of(path, same)  # the type in the file is also a dictionary
+    every = ["x" * 20_000] * (untrusted.LARGEST_TEXTS // 20_000 + 1)
+    with pytest.raises(ValueError, match="name has more than 67108864 bytes"):
+        column_of(path, every, use_dictionary=False, compression="zstd")
+    assert path.stat().st_size < 50_000
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+@pytest.mark.parametrize("encoded", [True, False])
+def test_texts_are_read_as_pandas_reads_them(kind, encoded, tmp_path):
+    path = tmp_path / "a.parquet"
+    for texts in ([], [None], ["a", "é" * 32, None, "a"]):
+        options = {"use_dictionary": encoded, "row_group_size": 2}
+        read = column_of(path, pa.array(texts, kind), **options)
+        pd.testing.assert_frame_equal(read, pd.read_parquet(path))
