@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from omegaconf import OmegaConf
 from safetensors.torch import save_file
 
 from posfuse import untrusted
@@ -18,6 +19,7 @@ from posfuse.data import pretrained_folder, vocabulary
 from posfuse.data.pretrained_folder import read_tokenizer
 from posfuse.data.token_store import open_store
 from posfuse.runs import configs
+from posfuse.runs.folders import AXES
 from posfuse.runs.multirun import read_multirun
 from posfuse.sweeps.status import runs_of
 from posfuse.training import hosts
@@ -89,6 +91,25 @@ def test_a_hostile_multirun_file_runs_no_code_in_the_status_and_the_report(tmp_p
     assert (asked.folders, asked.primary) == (["a/b/c/seed=0"], ())
     assert [status.state for status in runs_of(tmp_path)] == ["missing"]
     assert not Path("ran").exists()
+
+
+@pytest.mark.parametrize("value", ["${oc.env:SECRET}", "${b}"])
+@pytest.mark.parametrize(
+    "key", ["hydra", "hydra.sweeper.params", "hydra.overrides.task", "data", "data.name", "seed"]
+)
+def test_a_hostile_multirun_file_shows_no_environment_variable(key, value, tmp_path, monkeypatch):
+    monkeypatch.setenv("SECRET", "7")
+    shown = ["fusion.name=" + value]
+    hydra = {"sweeper": {"arms": {"a": shown}}, "overrides": {"task": ["arm=a"]}}
+    content = OmegaConf.create({"hydra": hydra, "seed": 0, "sweep": {"primary": [value]}})
+    content.update({"b": "${oc.env:SECRET}", **{axis: {"name": axis} for axis in AXES}})
+    OmegaConf.save(content, tmp_path / "multirun.yaml")
+    asked = read_multirun(tmp_path)
+    assert (asked.overrides, asked.primary) == ([shown], (value,))
+    assert asked.folders == [f"data/encoding/{value}/seed=0"]
+    OmegaConf.update(content, key, value, merge=False)
+    OmegaConf.save(content, tmp_path / "multirun.yaml")
+    assert "7" not in refusal(read_multirun, tmp_path).removeprefix(str(tmp_path))
 
 
 @pytest.mark.parametrize(

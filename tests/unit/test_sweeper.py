@@ -14,7 +14,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.plugins import Plugins
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext
-from omegaconf import OmegaConf
+from omegaconf import OmegaConf, read_write
 
 from posfuse.config import CONF_DIR
 from posfuse.runs import multirun
@@ -385,6 +385,30 @@ def test_a_command_that_ends_while_it_writes_multirun_yaml_leaves_the_file_of_th
     with pytest.raises(KeyboardInterrupt):
         sweep("seed=2")
     assert (tmp_path / "mine" / MULTIRUN).read_text() == before
+
+
+def test_a_long_text_or_one_with_many_references_does_not_break_multirun_yaml(sweep):
+    many = "${data.name} ${seed} " * 4
+    assert len(sweep(f"logger.notes='{many}'", "seed=1,2")) == 2
+    assert len(sweep(f"logger.notes={'x' * 350_000}", "seed=1,2")) == 2
+
+
+def test_values_of_the_environment_are_written_and_not_read(composed, tmp_path, monkeypatch):
+    """The reader of the report need not have the variables of the sweep."""
+    monkeypatch.setenv("MINE", "mine")
+    config = composed[0].copy()
+    config.data.name, config.sweep.primary = "${oc.env:MINE}", ["${oc.env:MINE}"]
+    with read_write(config.hydra):
+        config.hydra.sweep.dir = str(tmp_path)
+        arm = ["fusion.name=${oc.env:MINE}", r"logger.notes=\${seed}"]  # that of the run
+        config.hydra.sweeper.arms = {"a": arm}
+        config.hydra.overrides.task = ["arm=a"]
+    multirun.write_multirun(config)
+    monkeypatch.delenv("MINE")
+    asked = read_multirun(tmp_path)
+    assert asked.folders == ["mine/sinusoidal/mine/seed=0"]
+    assert asked.primary == ("mine",)
+    assert asked.overrides == [["fusion.name=mine", "logger.notes=${seed}"]]
 
 
 def test_an_arm_stands_for_its_overrides(jobs, tmp_path):

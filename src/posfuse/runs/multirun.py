@@ -12,14 +12,20 @@ from typing import Any
 from filelock import FileLock
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
-from omegaconf import OmegaConf
+from omegaconf import OmegaConf, read_write
 
 from posfuse.errors import Conflict, InputError, input_errors
-from posfuse.runs.folders import folders_of, lies_in
+from posfuse.runs.folders import AXES, folders_of, lies_in
 from posfuse.runs.records import FAILURE, RESULT, read_failure, read_result, replacing
 from posfuse.untrusted import read_yaml
 
 MULTIRUN = "multirun.yaml"
+ARMS, PARAMS, TRIALS = (f"hydra.sweeper.{key}" for key in ("arms", "params", "n_trials"))
+NAMES, PRIMARY = (*(f"{axis}.name" for axis in AXES), "seed"), "sweep.primary"
+# multirun.yaml has the resolved values of these keys. Its readers resolve no ${...}, because
+# ${oc.env:NAME} in a stranger's file could name a secret.
+RESOLVED = (ARMS, PARAMS, TRIALS, *NAMES, PRIMARY)
+TASK = "hydra.overrides.task"  # the command's overrides; their ${...} belong to the runs' configs
 MOST_RUNS = 100_000  # of a sweep; a range in a file may be larger than memory
 
 
@@ -32,7 +38,7 @@ class Multirun:
     to_come: int = 0  # runs of trials that a search has not proposed yet
     common: set[str] = field(default_factory=set)  # overrides of all runs, not those of arms
     primary: tuple[str, ...] = ()  # the operators in sweep.primary
-    config: Any = None  # the composed config
+    config: Any = None  # the names and the seed of the composed config
 
 
 def read_multirun(sweep: Path) -> Multirun:
@@ -48,35 +54,59 @@ def read_multirun(sweep: Path) -> Multirun:
 def _read(path: Path, *version: int) -> Multirun:
     fix = "remove it, and run the command of the sweep or the study again"
     with input_errors(f"{path}: not a sweep's settings", fix):
-        config = OmegaConf.create(read_yaml(path, is_interpolated=True))
+        content = OmegaConf.create(read_yaml(path, is_interpolated=True))
+        plain = OmegaConf.to_container(content, resolve=False)
         try:
-            return multirun_of(config)
+            return _multirun({key: _value(plain, key) for key in (*RESOLVED, TASK)})
         except InputError as error:
             raise ValueError(str(error)) from error  # to name the file
 
 
+def _value(plain: Any, key: str) -> Any:
+    """The value of a key in nested tables; None without it. Raises an error of any type if a part
+    is no table, and for a name with ${...}."""
+    for part in key.split("."):
+        plain = None if plain is None else plain.get(part)
+    if key in NAMES and "${" in str(plain):
+        raise ValueError(f"{key} has ${{...}}; write the value there instead")
+    return plain
+
+
 def multirun_of(config: Any) -> Multirun:
-    """The runs of the sweep with this composed config. A ${...} in a value belongs to the run's
+    """The runs of the sweep with this composed config. A ${...} in an override belongs to the run's
     config. Raises an error of any type if the config is not a sweep's."""
-    sweeper = config.hydra.sweeper
-    arms = arms_of(sweeper.get("arms") or {})
-    params = [f"{k}={v}" for k, v in (sweeper.get("params") or {}).items()]
-    task: Any = OmegaConf.to_container(config.hydra.overrides.task, resolve=False)
-    parsed = OverridesParser.create().parse_overrides([*params, *task])
-    values = {override.get_key_element(): _values(override) for override in parsed}
-    n = prod(map(len, values.values()))
+    task = OmegaConf.to_container(config.hydra.overrides.task, resolve=False)
+    return _multirun({**_resolved(config), TASK: task})
+
+
+def _resolved(config: Any) -> dict[str, Any]:
+    """The values of RESOLVED in a composed config; None without a value."""
+    values = {key: OmegaConf.select(config, key) for key in RESOLVED}
+    return {k: OmegaConf.to_object(v) if OmegaConf.is_config(v) else v for k, v in values.items()}
+
+
+def _multirun(values: Mapping[str, Any]) -> Multirun:
+    """The runs, from plain values of RESOLVED and TASK."""
+    arms = arms_of(values[ARMS] or {})
+    params = [f"{k}={v}" for k, v in (values[PARAMS] or {}).items()]
+    parsed = OverridesParser.create().parse_overrides([*params, *values[TASK]])
+    of_keys = {override.get_key_element(): _values(override) for override in parsed}
+    n = prod(map(len, of_keys.values()))
     if n > MOST_RUNS:
         raise InputError(f"more than {MOST_RUNS:,} runs; divide the sweep")
-    choices = [[f"{key}={value}" for value in of_key] for key, of_key in values.items()]
+    choices = [[f"{key}={value}" for value in of_key] for key, of_key in of_keys.items()]
     jobs = [with_arm(list(job), arms) for job in product(*choices)]
-    trials = values.get("arm", [])
-    left = max(0, int(sweeper.get("n_trials") or 0) - len(trials))
+    trials = of_keys.get("arm", [])
+    left = max(0, int(values[TRIALS] or 0) - len(trials))
+    config = OmegaConf.create()
+    for key in NAMES:
+        OmegaConf.update(config, key, values[key])
     return Multirun(
         folders_of(jobs, config),
         jobs,
         min(left * n // len(trials), MOST_RUNS) if trials else 0,
         {choice[0] for choice in choices if len(choice) == 1},
-        tuple(map(str, (config.get("sweep") or {}).get("primary") or ())),
+        tuple(map(str, values[PRIMARY] or ())),
         config,
     )
 
@@ -95,8 +125,13 @@ def write_multirun(config: Any) -> None:
     and another command may write it."""
     sweep = Path(config.hydra.sweep.dir)
     sweep.mkdir(parents=True, exist_ok=True)
+    written = config.copy()
+    with read_write(written.hydra):
+        for key, value in _resolved(config).items():
+            if value is not None:
+                OmegaConf.update(written, key, value, merge=False)
     with FileLock(sweep / f".{MULTIRUN}.lock"), replacing(sweep / MULTIRUN) as part:
-        OmegaConf.save(config, part)
+        OmegaConf.save(written, part)
 
 
 def arms_of(given: Mapping[Any, Any]) -> dict[str, list[str]]:
