@@ -216,6 +216,24 @@ def test_a_claim_that_only_runs_with_overrides_match_says_how_to_judge_them():
     assert one(comparisons, "gain", {"fusion": "mlp"}).settle == "needs runs with fusion=mlp"
 
 
+def test_each_variant_counts_the_runs_with_overrides():
+    plain = frame(("tiny", "concat", GAIN))
+    variants = pd.concat([plain.assign(variant=name) for name in ("", "scale=1", "scale=8")])
+    found = one(variants, "gain", each="variant")
+    assert (found.verdict, len(found.numbers)) == ("supported", 3)
+    assert one(variants.iloc[1:], "gain", each="variant").verdict == "supported"
+    assert "at least two values of variant" in one(plain, "gain", each="variant").settle
+
+
+def test_less_stable_without_a_fusion_tests_all_others():
+    small, large = ([scale * d for d in (1, -1, 2, -2, 0.5, 3)] for scale in (0.01, 5))
+    cells = [("tiny", "concat", large), ("tiny", "mul", large[::-1]), ("tiny", "film", small)]
+    found = one(frame(*cells), "less_stable", than="film")
+    assert (found.verdict, len(found.numbers)) == ("supported", 2)
+    alone = one(frame(cells[-1]), "less_stable", than="film")
+    assert (alone.verdict, alone.numbers) == ("undecided", [])
+
+
 def test_less_stable_is_pitman_and_morgans_test_of_the_seeds_in_common():
     rng = np.random.default_rng(0)
     wild, calm = 5 * rng.normal(size=12), 0.5 * rng.normal(size=12)

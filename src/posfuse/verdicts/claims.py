@@ -221,10 +221,12 @@ def _test(
 
 def _select(claim: Claim, claims: Claims, candidates: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     """The comparisons of a claim, and the combinations of its values that they lack, as "with
-    fusion=concat". One corpus of a regime is enough. A claim without a variant is about runs
-    without overrides."""
+    fusion=concat". One corpus of a regime is enough. A claim that does not name the axis variant is
+    about runs without overrides."""
     regime_of = {corpus: name for name, corpora in claims.regimes.items() for corpus in corpora}
-    is_allowed = (candidates["variant"] == "") | ("variant" in claim.where)
+    is_allowed = (candidates["variant"] == "") | _names_variant(claim)
+    if claim.than is not None:
+        is_allowed &= candidates["fusion"] != claim.than
     if claim.each == "regime":
         is_allowed &= candidates["data"].isin(regime_of)
     is_selected, absent = pd.Series(False, candidates.index), []
@@ -251,6 +253,10 @@ def _select(claim: Claim, claims: Claims, candidates: pd.DataFrame) -> tuple[pd.
     return rows, "; ".join(known or ["with other settings"] * rows.empty)
 
 
+def _names_variant(claim: Claim) -> bool:
+    return "variant" in (*claim.where, claim.each)
+
+
 def _choices(claim: Claim, claims: Claims, axis: str) -> list[tuple[str, list[Any]]]:
     """The values that a claim names on an axis, each in words and as the values of its column."""
     named = _as_list(claim.where[axis])
@@ -263,7 +269,7 @@ def _choices(claim: Claim, claims: Claims, axis: str) -> list[tuple[str, list[An
 def _other_variants(claim: Claim, rows: pd.DataFrame) -> list[str]:
     """How a claim without a variant can name that of these runs to match them."""
     variants = sorted(set(rows["variant"]) - {""})
-    if "variant" in claim.where or not variants:
+    if _names_variant(claim) or not variants:
         return []
     more = " or another one" if len(variants) > 1 else ""
     named = f"`variant: {variants[0]}`{more}"
