@@ -67,6 +67,10 @@ def test_a_project_may_be_moved(data, tmp_path, monkeypatch):
     assert identity.settings(read) == recorded
     shutil.rmtree(new / "ids")
     assert configs.read_config(folder).cache_dir == str(new / "ids")
+    for hidden in (".git/refs/main", ".cache/a/b", "data/.DS_Store"):
+        (new / "mine" / hidden).parent.mkdir(parents=True, exist_ok=True)
+        (new / "mine" / hidden).touch()
+    assert identity.settings(read) == recorded
     (new / "mine" / "README.md").touch()
     differing = identity.differing(identity.settings(read), recorded)
     assert differing == (["data.corpus.id"] if data == "agnews" else [])

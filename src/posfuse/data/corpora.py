@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -171,7 +171,7 @@ def files_digest(files: dict[str, Path]) -> str:
     return digest.hexdigest()
 
 
-@lru_cache
+@cache
 def _content(path: Path, size: int, changed: int) -> bytes:
     return bytes.fromhex(seals.digest(path))
 

@@ -108,8 +108,13 @@ def files_of(cfg: Config) -> dict[str, str]:
 
 
 def _files_below(folder: Path) -> dict[str, Path]:
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): path for path in files}
+    """The files in a folder and its folders, except hidden ones, such as those of git."""
+    files = {path.relative_to(folder): path for path in sorted(folder.rglob("*"))}
+    return {
+        place.as_posix(): path
+        for place, path in files.items()
+        if path.is_file() and not any(part.startswith(".") for part in place.parts)
+    }
 
 
 def fingerprint(cfg: Config) -> str:
