@@ -1,7 +1,8 @@
 """The identity of a run: its settings and their fingerprint, without folders, names and ids.
 
 A run is a function of its config, its texts and the numerics of this version. Two runs with one
-fingerprint have the same numbers, on one machine with one number of threads.
+fingerprint have the same numbers, on one machine with one number of threads, if the code of a
+user's own classes is the same (`own_code`). A corpus of the hub counts by its name and revision.
 """
 
 from collections.abc import Callable, Mapping
