@@ -87,16 +87,23 @@ def test_a_corpus_of_ones_own_is_known_by_its_code_and_its_files(tmp_path, monke
     assert all(len(set(each)) == 3 for each in zip(*states, strict=True)), states
 
 
-def test_a_corpus_of_ones_own_gets_the_number_of_its_split_seed(tmp_path, monkeypatch):
-    corpus = write_corpus(tmp_path / "texts")
-    text = "from posfuse.data.corpora import folder\n"
-    text += f"def mine(split_seed): assert split_seed == 3; return folder({str(corpus)!r})"
+def test_seeds_of_an_own_corpus_have_one_code_although_the_split_seed_is_theirs(
+    tmp_path, monkeypatch
+):
+    """The function gets a number, and its fingerprint may contain it."""
+    text = "from posfuse.data.corpora import Corpus\ntopic = 'a'\n"
+    text += "def mine(split_seed): return Corpus(f'{topic} {split_seed + 0}', dict)\n"
     (tmp_path / "own_split.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
-    cfg = small_config(corpus, "seed=3", "data.split_seed=seed")
-    cfg.data.path = None
-    cfg.data.corpus = {"_target_": "own_split.mine", "split_seed": "seed"}
-    assert identity.own_code(cfg)["code"]
+    corpus = write_corpus(tmp_path / "texts")
+    codes = []
+    for topic, seed in (("a", 3), ("a", 4), ("b", 3)):
+        monkeypatch.setattr("own_split.topic", topic)
+        cfg = small_config(corpus, f"seed={seed}", "data.split_seed=seed")
+        cfg.data.path = None
+        cfg.data.corpus = {"_target_": "own_split.mine", "split_seed": "seed"}
+        codes.append(identity.own_code(cfg)["code"])
+    assert codes[0] == codes[1] != codes[2]
 
 
 def test_settings_differ_in_keys_that_either_lacks() -> None:
