@@ -25,7 +25,7 @@ from posfuse.tracking import panels
 from posfuse.tracking import server as wandb_server
 from posfuse.tracking.projection import Cell, run_id
 from refusals import refusal
-from small_records import write_record, write_sweep
+from small_records import ask, write_record, write_sweep
 from uploads import in_use
 
 PAGE = Path(__file__).parents[2] / "docs" / "wandb.md"
@@ -184,6 +184,25 @@ def test_both_views_are_saved_and_then_changed_and_a_damaged_record_is_named(
     status, (line,) = dashboard()
     assert (status, line.partition(": not ")[0]) == (1, f"error: {run / records.RESULT}")
     assert name not in str(specs(server))
+
+
+def test_a_sweep_that_was_renamed_and_resumed_has_the_runs_of_both_names(dashboard, sweep, server):
+    ask(sweep, {"seed": "0"})
+    renamed = sweep.rename(sweep.parent / "renamed")
+    write_record(renamed, 0.5, "add", 3)
+    status, lines = dashboard(folder=renamed)
+    assert (status, len(lines)) == (0, 3)
+    assert {view["displayName"] for view in server.views.values()} == {"posfuse renamed"}
+    workspace, report = specs(server)
+    grids = find(report, "type", "panel-grid")
+    shown = [
+        *workspace["section"]["runSets"],
+        *(r for g in grids for r in g["metadata"]["runSets"]),
+    ]
+    for runset in shown:
+        (names,) = (f for f in runset["filters"]["filters"] if f["key"]["name"] == "sweep_id")
+        assert (names["op"], names["value"]) == ("IN", ["mine", "renamed"])
+    assert len(shown) == 4
 
 
 def titles(workspace):

@@ -168,14 +168,43 @@ def test_the_same_records_give_the_same_bytes(whole_report):
     assert written(root / "report") == first
 
 
-def test_a_sweep_that_was_renamed_and_resumed_is_one_sweep(tmp_path):
-    mine = write_sweep(tmp_path / "mine", {"add": [0.5, 0.6], "concat": [0.5, 0.7]})
+@pytest.fixture
+def resumed(tmp_path):
+    """A sweep that was renamed and then resumed with a third seed."""
+    mine = write_sweep(tmp_path / "all" / "mine", {"add": [0.5, 0.6], "concat": [0.5, 0.7]})
     ask(mine, None, ["fusion=add,concat", "seed=0,1"])
-    renamed = mine.rename(tmp_path / "renamed")
-    write_sweep(renamed, {"add": {2: 0.5}, "concat": {2: 0.6}})
-    text = reported(renamed, "--out", tmp_path / "out")
-    assert "3 seeds" in text
-    assert (tmp_path / "out" / "index.html").exists()
+    renamed = mine.rename(mine.parent / "renamed")
+    return write_sweep(renamed, {"add": {2: 0.5}, "concat": {2: 0.6}})
+
+
+def test_a_sweep_that_was_renamed_and_resumed_is_one_sweep(resumed):
+    write_sweep(resumed / "other", {"add": [0.5]})
+    for folder, others in ((resumed, 1), (resumed.parent, 1), (resumed / "tiny", 0)):
+        runs, problems = collect(folder)
+        assert sorted(runs["sweep_id"]) == ["other"] * others + ["renamed"] * 6
+        assert problems == []
+    shutil.rmtree(resumed / "other")
+    shutil.copytree(resumed / "tiny", resumed / "backup" / "tiny")
+    runs, problems = collect(resumed)
+    assert sorted(runs["sweep_id"]) == ["renamed"] * 6
+    assert all(line.startswith(f"{resumed}/backup") for line in problems)
+    shutil.rmtree(resumed / "backup")
+    out = resumed.parent / "out"
+    assert "3 seeds" in reported(resumed, "--out", out)
+    assert (out / "index.html").exists()
+
+
+def test_a_sweep_of_two_names_is_checked_as_one_sweep(resumed):
+    for fusion, settings in (("add", {"optim.lr": 1}), ("mul", {}), ("mul", {"optim.lr": 1})):
+        seed = 3 + len(settings)
+        name = "mine" if seed == 3 else "renamed"
+        write_record(resumed, 0.5, fusion, seed, settings=settings, sweep_id=name)
+    runs, problems = collect(resumed)
+    assert set(runs["fusion"]) == {"concat"}
+    assert [re.findall("one cell with two configurations", line) for line in problems] == [
+        ["one cell with two configurations"]
+    ] * 2
+    posfuse_report(resumed)
 
 
 def test_a_page_replaces_a_link_and_not_its_target(tmp_path):

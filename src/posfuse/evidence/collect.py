@@ -170,14 +170,6 @@ def _sweeps(folder: str | Path, sweep_id: str) -> list[Path]:
     return [own, inside] if is_own else [inside]
 
 
-def as_one_sweep(runs: pd.DataFrame, folder: str | Path) -> pd.DataFrame:
-    """The runs of a sweep's folder with the folder's name, if they have several. A sweep that was
-    renamed and then resumed has runs of both names."""
-    if runs["sweep_id"].nunique() > 1 and Path(folder, MULTIRUN).exists():
-        return runs.assign(sweep_id=Path(folder).resolve().name)
-    return runs
-
-
 def declared_family(folder: str | Path, sweep_id: str) -> tuple[str, ...]:
     """The operators of the sweep's primary family (sweep.primary); empty without one.
 

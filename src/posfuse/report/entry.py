@@ -14,7 +14,7 @@ from rich.text import Text
 
 from posfuse.data.names import check_printable
 from posfuse.errors import InputError
-from posfuse.evidence.collect import as_one_sweep, collect, declared_family
+from posfuse.evidence.collect import collect, declared_family
 from posfuse.evidence.metric import metric_of
 from posfuse.report import foreign_table, formats, page
 from posfuse.report.sections import (
@@ -131,7 +131,6 @@ def main(arguments: Namespace) -> list[str]:
         return []
     claims = read_claims(arguments.claims)
     runs, problems = collect(arguments.folder)
-    runs = as_one_sweep(runs, arguments.folder)
     primary = None
     if arguments.primary is not None:
         primary = family_in(arguments.primary, runs["fusion"], criteria.baseline)

@@ -101,10 +101,15 @@ def results_in(folder: Path) -> list[Path]:
     return sorted(p for p in paths if not any(n[0] == "." for n in p.relative_to(folder).parts))
 
 
+def own_place(record: dict[str, Any]) -> Path:
+    """The path that a sweep gives to the run of this record, relative to the sweep's folder."""
+    named = (part for key in (*AXES, "variant") if (part := record.get(key)))
+    return Path(*named, f"seed={record.get('seed')}")
+
+
 def lies_in(record: dict[str, Any], folder: Path) -> bool:
     """True if the folder ends with the path that a sweep gives to the run of this record."""
-    named = (part for key in (*AXES, "variant") if (part := record.get(key)))
-    parts = (*named, f"seed={record.get('seed')}")
+    parts = own_place(record).parts
     return folder.parts[-len(parts) :] == parts
 
 

@@ -164,13 +164,16 @@ def with_arm(overrides: list[str], arms: Mapping[str, list[str]]) -> list[str]:
     return own
 
 
+def sweep_around(folder: Path) -> Path | None:
+    """The folder of the sweep that contains a run's folder; None if the folder is in no sweep."""
+    return next((sweep for sweep in folder.parents if (sweep / MULTIRUN).exists()), None)
+
+
 def sweep_of(folder: Path) -> tuple[Multirun, str] | None:
     """The runs of the last command of the sweep that contains a run's folder, and the folder's path
     in the sweep; None if the folder is in no sweep."""
-    for sweep in folder.parents:
-        if (sweep / MULTIRUN).exists():
-            return read_multirun(sweep), folder.relative_to(sweep).as_posix()
-    return None
+    sweep = sweep_around(folder)
+    return (read_multirun(sweep), folder.relative_to(sweep).as_posix()) if sweep else None
 
 
 def place_of(folder: Path, sweep: Path) -> tuple[str, set[str]]:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from posfuse.errors import InputError
-from posfuse.runs.folders import AXES, lies_in, results_in
+from posfuse.runs.folders import AXES, lies_in, own_place, results_in
 from posfuse.runs.identity import differing, is_current
-from posfuse.runs.multirun import check_is_current
+from posfuse.runs.multirun import check_is_current, sweep_around
 from posfuse.runs.records import Record, read_placed
 
 T = TypeVar("T")
@@ -29,29 +29,51 @@ class Run:
 
 def usable(root: Path, read: Callable[[Path, Record], T]) -> tuple[list[T], list[str]]:
     """What `read(path of the result.json, record)` returns for each usable run below `root`, and a
-    line for each record or cell that is left out.
+    line for each record or cell that is left out. A sweep that was renamed and then resumed is one
+    sweep, with the name of its folder.
 
     It leaves out records that cannot be read or for which `read` raises InputError, results of
     another run than the one last asked for in their folder, a second record of one run (of one
     fingerprint), runs of an earlier version of posfuse beside those of this one, and all runs of a
     cell with two configurations, two versions of own code or two runs of one seed.
     """
-    found, problems = [], []
+    found: list[tuple[Path, Record]] = []
+    problems: dict[Path, str] = {}
     for path in results_in(root):
         try:
             check_is_current(path.parent)
-            record = read_placed(path)
-            found.append(Run(path.parent, record, read(path, record)))
+            found.append((path, read_placed(path)))
         except InputError as error:
-            problems.append(str(error))
-    runs, copies = _once(found)
+            problems[path] = str(error)
+    _give_one_name(found)
+    runs = []
+    for path, record in found:
+        try:
+            runs.append(Run(path.parent, record, read(path, record)))
+        except InputError as error:
+            problems[path] = str(error)
+    runs, copies = _once(runs)
     runs, earlier = _of_one_version(runs)
     cells: dict[tuple[Any, ...], list[Run]] = {}
     for run in runs:
         cells.setdefault(run.key(*CELL), []).append(run)
     reasons = {cell: reason for cell, own in cells.items() if (reason := _why_mixed(own))}
     whole = [run.content for run in runs if run.key(*CELL) not in reasons]
-    return whole, [*problems, *copies, *earlier, *reasons.values()]
+    unread = [problems[path] for path in sorted(problems)]
+    return whole, [*unread, *copies, *earlier, *reasons.values()]
+
+
+def _give_one_name(found: list[tuple[Path, Record]]) -> None:
+    """Change `sweep_id` to the name of the sweep's folder in a sweep with several. A sweep that was
+    renamed and then resumed has records of both names."""
+    names: dict[Path, set[str]] = {}  # of the runs at their place: not of a sweep below this one
+    around = [(record, path.parent, sweep_around(path.parent)) for path, record in found]
+    for record, folder, sweep in around:
+        if sweep and sweep / own_place(record) == folder:
+            names.setdefault(sweep, set()).add(record["sweep_id"])
+    for record, _, sweep in around:
+        if sweep and len(own := names.get(sweep, ())) > 1 and record["sweep_id"] in own:
+            record["sweep_id"] = sweep.resolve().name
 
 
 def _once(found: Iterable[Run]) -> tuple[list[Run], list[str]]:
