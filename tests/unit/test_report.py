@@ -1,5 +1,6 @@
 """From records to the report: the table of runs, missing runs, damaged records, the files."""
 
+import contextlib
 import csv
 import json
 import re
@@ -14,7 +15,7 @@ import pytest
 from filelock import FileLock
 
 from posfuse.errors import Conflict
-from posfuse.evidence.collect import collect, failures, missing, plan_status
+from posfuse.evidence.collect import collect, declared_family, failures, missing, plan_status
 from posfuse.evidence.metric import ACCURACY
 from posfuse.evidence.rows import row_of
 from posfuse.report import page
@@ -121,7 +122,7 @@ def test_a_result_that_is_not_the_one_asked_for_is_left_out_and_missing(tmp_path
         f"{place}/concat/seed=1: second record of the run in {place}/concat/seed=0, left out; "
         "remove one of the two",
     ]
-    assert missing(root, runs) == [f"tiny/sinusoidal/{name}/seed=1" for name in ("add", "concat")]
+    assert missing(runs) == [f"tiny/sinusoidal/{name}/seed=1" for name in ("add", "concat")]
     # The user has followed the message: the sweep's last command asks for other folders.
     ask(root, {"fusion": "add,concat", "seed": "0,2"})
     runs, problems = collect(root)
@@ -137,7 +138,7 @@ def test_missing_names_the_runs_that_the_sweep_lists(tmp_path):
     ):
         ask(root, params, task)
         for folder in (root, tmp_path):
-            assert sorted(missing(folder, collect(folder)[0])) == lacks
+            assert sorted(missing(collect(folder)[0])) == lacks
 
 
 def test_a_report_has_its_page_tables_and_figures(whole_report):
@@ -312,12 +313,19 @@ def test_a_renamed_sweep_lacks_the_same_runs(whole, tmp_path):
     name = "tiny/sinusoidal/add/seed=1"
     (whole / name / "result.json").unlink()
     write_failure(whole / name, "failed", "no luck")
+    asked = json.loads((whole / "multirun.yaml").read_text())
+    asked["sweep"] = {"primary": ["concat"]}
+    (whole / "multirun.yaml").write_text(json.dumps(asked))
     for folder in (whole, tmp_path / "renamed"):
         whole.rename(folder)  # the first time to its own name
-        runs, _ = collect(folder)
-        assert missing(folder, runs) == [name]
-        failed = ["runs without a result: 1 failed", f"{folder / name}: no luck"]
-        assert failures(folder, runs) == failed
+        for given in (folder, tmp_path, folder / "tiny"):
+            runs, _ = collect(given)
+            assert missing(runs) == [name]
+            assert declared_family(runs) == ("concat",)
+            failed = ["runs without a result: 1 failed", f"{folder / name}: no luck"]
+            assert failures(given, runs) == failed
+        with contextlib.chdir(folder / "tiny"):
+            assert missing(collect(".")[0]) == [name]
 
 
 def test_a_refused_command_does_not_make_a_finished_run_one_without_a_result(tmp_path):
@@ -492,7 +500,7 @@ def test_a_damaged_failure_is_still_a_failure(sweep):
 def test_a_damaged_sweep_file_is_one_line(sweep):
     for text in ("", "hydra: 3", "a: [", "hydra: {sweeper: {params: {seed: abc}}}"):
         (sweep / "multirun.yaml").write_text(text)
-        message = refusal(missing, sweep, collect(sweep)[0])
+        message = refusal(missing, collect(sweep)[0])
         assert "multirun.yaml: not a sweep's settings" in message
     assert posfuse_report(sweep) == ("", f"error: {message}")
 
@@ -572,15 +580,24 @@ def test_every_claim_of_the_users_own_file_gets_a_verdict(tmp_path):
 
 
 def test_a_sweep_is_exploratory_unless_it_tests_a_frozen_plan(tmp_path):
-    (tmp_path / "mine_test").mkdir()
+
+    def status(name, place="."):
+        runs = pd.DataFrame(
+            {"sweep_id": [name], "folder": str(tmp_path / name / "tiny" / "seed=0")}
+        )
+        return plan_status(tmp_path / place, runs)
+
     for name in ("mine", "mine_test"):
-        assert plan_status(tmp_path / name, name).startswith("This sweep is exploratory: no plan")
+        assert status(name, name).startswith("This sweep is exploratory: no plan")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "plan.yaml").write_text("digest: x")
     of_study = "These are the test runs of the study mine, whose own report has its verdicts."
     for name in ("mine_test", "mine_r1_test", "mine_r12_null_test"):
-        assert plan_status(tmp_path / name, name) == of_study
-    assert "exploratory" in plan_status(tmp_path / "mine", "mine")
+        assert status(name, name) == of_study  # without multirun.yaml
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "multirun.yaml").touch()
+        assert status(name) == status(name, "..") == of_study
+    assert "exploratory" in status("mine", "mine")
 
 
 def test_predictions_of_an_own_form_are_neither_compared_nor_a_problem(tmp_path):

@@ -13,7 +13,7 @@ from posfuse.evidence.metric import Metric
 from posfuse.evidence.rows import row_of
 from posfuse.runs.folders import AXES, lies_in, variant_of
 from posfuse.runs.measurements import CLASSES
-from posfuse.runs.multirun import MULTIRUN, has_result, read_multirun
+from posfuse.runs.multirun import has_result, read_multirun, sweep_around
 from posfuse.runs.records import RESULT, Record, failures_in
 from posfuse.runs.usable import usable
 
@@ -148,47 +148,52 @@ def by_settings(runs: pd.DataFrame, metric: Metric, *without: str) -> pd.DataFra
     )
 
 
-def missing(folder: str | Path, runs: pd.DataFrame) -> list[str]:
+def missing(runs: pd.DataFrame) -> list[str]:
     """The runs of each sweep's last command that have no result: their folders, relative to the
     sweep's."""
     absent: dict[str, None] = {}
     records: list[Any] = runs[[*CELL, "seed", "folder"]].to_dict("records")
-    in_place = {run["folder"] for run in records if lies_in(run, Path(run["folder"]))}
-    for sweep_id in runs["sweep_id"].unique():
-        for sweep in _sweeps(folder, sweep_id):
-            asked = read_multirun(sweep).folders
-            absent |= dict.fromkeys(
-                f for f in asked if str(sweep / f) not in in_place and not has_result(sweep / f)
-            )
+    folders = ((run, Path(run["folder"]).absolute()) for run in records)
+    in_place = {folder for run, folder in folders if lies_in(run, folder)}
+    for sweep in _sweeps_of(runs):
+        asked = read_multirun(sweep).folders
+        absent |= dict.fromkeys(
+            f for f in asked if sweep / f not in in_place and not has_result(sweep / f)
+        )
     return [*absent]
 
 
-def _sweeps(folder: str | Path, sweep_id: str) -> list[Path]:
-    """The folder of this sweep, if it is the given folder, perhaps renamed, or is inside it."""
-    own, inside = Path(folder), Path(folder, sweep_id)
-    is_own = own.resolve().name == sweep_id or (own / MULTIRUN).exists()
-    return [own, inside] if is_own else [inside]
+def _sweeps_of(runs: pd.DataFrame) -> list[Path]:
+    """The folders of the sweeps of these runs. Their names are not always the runs' sweep_id,
+    because a sweep may be renamed."""
+    sweeps = (sweep_around(Path(folder)) for folder in runs["folder"])
+    return list(dict.fromkeys(filter(None, sweeps)))
 
 
-def declared_family(folder: str | Path, sweep_id: str) -> tuple[str, ...]:
-    """The operators of the sweep's primary family (sweep.primary); empty without one.
+def declared_family(runs: pd.DataFrame) -> tuple[str, ...]:
+    """The operators of the primary family (sweep.primary) of a sweep; empty without one.
 
     Raises InputError if the sweep's multirun.yaml is damaged.
     """
-    families = (read_multirun(sweep).primary for sweep in _sweeps(folder, sweep_id))
+    families = (read_multirun(sweep).primary for sweep in _sweeps_of(runs))
     return next(filter(None, families), ())
 
 
 def failures(folder: str | Path, runs: pd.DataFrame) -> list[str]:
     """The numbers of failed runs of the same sweeps that have no result since, by kind, and a line
     for each run."""
-    sweeps = set(runs["sweep_id"])
+    sweeps, names = _sweeps_of(runs), set(runs["sweep_id"])
+
+    def is_theirs(run: Path, failure: Record) -> bool:
+        sweep = sweep_around(run)
+        return sweep in sweeps if sweep else _sweep_of(run, failure) in names
+
     unfinished = [
         (r, f)
         for r, f in failures_in(Path(folder))
         if f["kind"] != AlreadyRunning.kind  # listed as missing
         and not (f["kind"] == "config" and (r / RESULT).exists())  # it changed no result
-        and (Path(folder, MULTIRUN).exists() or _sweep_of(r, f) in sweeps)
+        and is_theirs(r, f)
     ]
     kinds = Counter("refused" if f["kind"] == "config" else f["kind"] for _, f in unfinished)
     counted = ", ".join(f"{n} {kind}" for kind, n in kinds.items())
@@ -204,10 +209,11 @@ def _sweep_of(run: Path, failure: Record) -> str:
     return parts[-len(AXES) - has_variant] if len(parts) > len(AXES) else ""
 
 
-def plan_status(folder: str | Path, sweep_id: str) -> str:
-    """A sentence that states whether the sweep tests the frozen plan of a study."""
+def plan_status(folder: str | Path, runs: pd.DataFrame) -> str:
+    """A sentence that states whether the runs of a sweep test the frozen plan of a study."""
+    sweep_id = str(runs["sweep_id"].iloc[0])
     study = re.sub(r"(_r\d+(_null)?)?_test$", "", sweep_id)  # perhaps of a repeat of its tuning
-    plans = [place / study / "plan.yaml" for place in (Path(folder).resolve().parent, Path(folder))]
-    if study != sweep_id and any(plan.exists() for plan in plans):
+    places = [Path(folder).resolve().parent, *(sweep.parent for sweep in _sweeps_of(runs))]
+    if study != sweep_id and any((place / study / "plan.yaml").exists() for place in places):
         return f"These are the test runs of the study {study}, whose own report has its verdicts."
     return "This sweep is exploratory: no plan was frozen before it ran (see posfuse study)."

@@ -139,7 +139,7 @@ def main(arguments: Namespace) -> list[str]:
     sweeps = []
     for name, of_sweep in groups.items():  # all options are checked before anything is written
         own = _criteria_of(of_sweep, arguments, criteria)
-        family = declared_family(arguments.folder, name) if primary is None else primary
+        family = declared_family(of_sweep) if primary is None else primary
         own, target = replace(own, **given, primary=family), out if len(groups) == 1 else out / name
         sweeps.append(Sweep(arguments.folder, of_sweep, own, claims, own_claims, target))
     if any(sweep.criteria.select and not sweep.best.keys for sweep in sweeps):

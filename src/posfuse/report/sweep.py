@@ -109,7 +109,7 @@ class Sweep:
     @cached_property
     def missing(self) -> list[str]:
         """The folders of runs without a record."""
-        return missing(self.folder, self.runs)
+        return missing(self.runs)
 
     @cached_property
     def verdicts(self) -> list[ClaimVerdict]:

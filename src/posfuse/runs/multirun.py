@@ -165,15 +165,19 @@ def with_arm(overrides: list[str], arms: Mapping[str, list[str]]) -> list[str]:
 
 
 def sweep_around(folder: Path) -> Path | None:
-    """The folder of the sweep that contains a run's folder; None if the folder is in no sweep."""
-    return next((sweep for sweep in folder.parents if (sweep / MULTIRUN).exists()), None)
+    """The absolute path of the sweep that contains a run's folder; None if the folder is in no
+    sweep."""
+    parents = folder.absolute().parents
+    return next((sweep for sweep in parents if (sweep / MULTIRUN).exists()), None)
 
 
 def sweep_of(folder: Path) -> tuple[Multirun, str] | None:
     """The runs of the last command of the sweep that contains a run's folder, and the folder's path
     in the sweep; None if the folder is in no sweep."""
     sweep = sweep_around(folder)
-    return (read_multirun(sweep), folder.relative_to(sweep).as_posix()) if sweep else None
+    if sweep is None:
+        return None
+    return read_multirun(sweep), folder.absolute().relative_to(sweep).as_posix()
 
 
 def place_of(folder: Path, sweep: Path) -> tuple[str, set[str]]:

@@ -67,7 +67,7 @@ def _give_one_name(found: list[tuple[Path, Record]]) -> None:
     """Change `sweep_id` to the name of the sweep's folder in a sweep with several. A sweep that was
     renamed and then resumed has records of both names."""
     names: dict[Path, set[str]] = {}  # of the runs at their place: not of a sweep below this one
-    around = [(record, path.parent, sweep_around(path.parent)) for path, record in found]
+    around = [(r, path.parent.absolute(), sweep_around(path.parent)) for path, r in found]
     for record, folder, sweep in around:
         if sweep and sweep / own_place(record) == folder:
             names.setdefault(sweep, set()).add(record["sweep_id"])
