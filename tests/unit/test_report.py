@@ -273,6 +273,29 @@ def test_the_primary_family_is_the_sweeps_or_that_of_the_command(whole):
     assert "\n2 differences from add: 2 ahead. 1 more is exp" in reported(whole.parent)
 
 
+def test_the_family_of_the_first_run_is_kept_if_a_later_command_does_not_declare_it(tmp_path):
+    root = tmp_path / "mine"
+    for seed, accuracies in enumerate(((0.5, 0.6, 0.7), (0.5, 0.7, 0.6), (0.6, 0.7, 0.7))):
+        for fusion, accuracy in zip(("add", "concat", "mul"), accuracies, strict=True):
+            # The first family is that of the run that started first.
+            started = f"2026-01-0{9 - seed}"
+            run = write_record(root, accuracy, fusion, seed, started=started)
+            with (run / "config.yaml").open("a") as file:
+                file.write(f"sweep: {{primary: {'[concat]' if seed else '[]'}}}\n")
+    ask(root, None, ["fusion=add,concat,mul", "seed=0"])  # the last command declares no family
+    runs, _ = collect(root)
+    family, (line,) = declared_family(runs)
+    assert family == ("concat",)
+    assert "differs between the sweep's commands (concat; all operators)" in line
+    text = reported(root)
+    assert "Primary family: concat. Differences of other operators are exploratory." in text
+    assert line in text
+    assert line not in reported(root, "--primary", "all")
+    same = runs[runs["seed"] > 0]
+    (root / "multirun.yaml").unlink()
+    assert declared_family(same) == (("concat",), [])
+
+
 def test_several_sweeps_get_a_folder_each_below_out(tmp_path):
     for name in ("one", "other"):
         write_sweep(tmp_path / name, {"add": [0.5]})
@@ -321,7 +344,7 @@ def test_a_renamed_sweep_lacks_the_same_runs(whole, tmp_path):
         for given in (folder, tmp_path, folder / "tiny"):
             runs, _ = collect(given)
             assert missing(runs) == [name]
-            assert declared_family(runs) == ("concat",)
+            assert declared_family(runs) == (("concat",), [])
             failed = ["runs without a result: 1 failed", f"{folder / name}: no luck"]
             assert failures(given, runs) == failed
         with contextlib.chdir(folder / "tiny"):

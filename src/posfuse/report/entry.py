@@ -136,20 +136,21 @@ def main(arguments: Namespace) -> list[str]:
         primary = family_in(arguments.primary, runs["fusion"], criteria.baseline)
     groups = {str(name): of_sweep for name, of_sweep in runs.groupby("sweep_id")}
     out, own_claims = arguments.out or Path(arguments.folder) / "report", bool(arguments.claims)
-    sweeps = []
+    sweeps, notes = [], []
     for name, of_sweep in groups.items():  # all options are checked before anything is written
         own = _criteria_of(of_sweep, arguments, criteria)
-        family = declared_family(of_sweep) if primary is None else primary
+        family, differing = declared_family(of_sweep) if primary is None else (primary, [])
         own, target = replace(own, **given, primary=family), out if len(groups) == 1 else out / name
         sweeps.append(Sweep(arguments.folder, of_sweep, own, claims, own_claims, target))
+        notes.append(differing)
     if any(sweep.criteria.select and not sweep.best.keys for sweep in sweeps):
         raise InputError(
             "--select-seeds: there is nothing to choose, because all runs have the same "
             "model.token_scale and optim.lr; remove this option"
         )
     wrong = list(problems)
-    for sweep in sweeps:
-        sections = [*sections_of(sweep), Section(problems=problems)]
+    for sweep, differing in zip(sweeps, notes, strict=True):
+        sections = [*sections_of(sweep), Section(problems=problems, notes=differing)]
         rows = sweep.runs.drop(columns="configuration")
         path = page.write(sections, sweep.name, command, sweep.runs, sweep.out, rows)
         show(sections, console, path)

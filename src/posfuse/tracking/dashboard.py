@@ -232,7 +232,9 @@ def main(arguments: Namespace) -> list[str]:
         if server.project_url(api, entity, project) is None:
             place = f"{server.address()}: no project {entity}/{project}"
             raise InputError(f"{place}; run posfuse sync {sweep} first")
-        shown = Shown(runs, declared_family(runs), arguments.suffix)
+        family, notes = declared_family(runs)
+        shown = Shown(runs, family, arguments.suffix)
+        shown.notes.extend(notes)
         log_comparison(shown, sweep, entity, project)
         space, text = workspace(shown, entity, project), report(shown, entity, project)
         for name, url in save(sweep / "dashboard" / "views.json", space, text).items():

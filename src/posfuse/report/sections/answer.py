@@ -89,13 +89,17 @@ def is_tested(row: Row) -> bool:
 
 
 def rules(rows: list[Row], best: pd.DataFrame, criteria: Criteria) -> list[str]:
-    """When a difference counts as decided, and which keys have values of each operator's own."""
+    """When a difference counts as decided, the declared family, and which keys have values of each
+    operator's own."""
     lines = []
     if any(map(is_tested, rows)):
         lines.append(
             f"Decided: p ≤ {criteria.alpha:g} after Holm's adjustment, for a difference or for "
             f"equivalence within ±{criteria.within} on these test documents."
         )
+    if criteria.primary and rows:
+        family = ", ".join(criteria.primary)
+        lines.append(f"Primary family: {family}. Differences of other operators are exploratory.")
     if not best.empty:
         chosen = chosen_by(best, criteria)
         lines.append(f"Each operator has its own best {keys_of(best)} ({chosen}).")
