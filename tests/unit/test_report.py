@@ -471,6 +471,26 @@ def test_the_variants_that_runs_make_are_collected(tmp_path):
     assert set(runs["variant"]) == variants
 
 
+def test_a_cut_name_stays_if_its_settings_are_the_name_of_another_variant(tmp_path):
+    """The third variant differs from the first in an option of the operator only."""
+    cut = run_folder("d", "e", "f", 0, [f"model.d_model=8,a={'x' * 90}"]).split("/")[3]
+    for variant, d_model, way in (
+        (cut, 8, 1),
+        ("model.d_model=8", 8, 2),
+        ("model.d_model=16", 16, 1),
+    ):
+        settings = {"model.d_model": d_model, "fusion.way": way}
+        for fusion in ("add", "concat"):
+            write_record(tmp_path, 0.5, fusion, variant=variant, settings=settings)
+    runs, problems = collect(tmp_path)
+    assert problems == []
+    assert set(runs["variant"]) == {cut, "model.d_model=8", "model.d_model=16"}
+    compare(runs, Criteria())
+    shutil.rmtree(tmp_path / "tiny/sinusoidal/add/model.d_model=8")
+    shutil.rmtree(tmp_path / "tiny/sinusoidal/concat/model.d_model=8")
+    assert set(collect(tmp_path)[0]["variant"]) == {"model.d_model=8", "model.d_model=16"}
+
+
 @pytest.mark.parametrize(
     ("override", "key", "value", "other"),
     [("model.token_scale=sqrt_d", "model.token_scale", "sqrt_d", 1),

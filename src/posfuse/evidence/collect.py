@@ -67,17 +67,18 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
 
 def _readable(runs: pd.DataFrame) -> "pd.Series[str]":
     """The variants, with the settings that vary in place of a name that is cut. A sweep keeps its
-    names if two of its variants would have equal settings."""
+    names if one of its variants would get two names, or two would get one."""
     names = runs["variant"].copy()
     for _, sweep in runs.groupby("sweep_id", sort=False):
         columns = settings_columns(sweep, "fusion.")
         labels = varying(sweep, ["data", "encoding"], columns).str.replace(" ", "__")
-        is_cut = sweep["variant"].str.fullmatch(CUT_NAME)
-        both = pd.DataFrame({**sweep[["data", "encoding", "variant"]], "label": labels})[is_cut]
-        both = both.drop_duplicates()
-        is_apart = not both.duplicated(["data", "encoding", "label"]).any()
-        if is_apart and len(both) == len(both.drop_duplicates(["data", "encoding", "variant"])):
-            names.update(labels[is_cut & (labels != "")])
+        is_cut = sweep["variant"].str.fullmatch(CUT_NAME) & (labels != "")
+        new = sweep["variant"].where(~is_cut, labels)
+        pairs = sweep[["data", "encoding", "variant"]].assign(new=new).drop_duplicates()
+        if not any(
+            pairs.duplicated(["data", "encoding", name]).any() for name in ("variant", "new")
+        ):
+            names.update(new)
     return names
 
 
