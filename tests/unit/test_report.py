@@ -584,7 +584,7 @@ def test_a_folder_that_can_have_no_report_is_an_error_of_one_line(whole, tmp_pat
     (whole / "report").write_text("a file where the folder must be")
     for message in (
         "empty: no finished runs",
-        "study: is a study; open report/index.html in it, or give ",
+        "study: is a study; run posfuse study run study first",
         "committed: a report without its runs; open index.html in it",
         "x: no such folder",
         "sweep/report",
@@ -593,6 +593,29 @@ def test_a_folder_that_can_have_no_report_is_an_error_of_one_line(whole, tmp_pat
         assert error.startswith(f"error: {tmp_path}/{message}")
         assert "\n" not in error
     assert "--out" in error
+
+
+def test_the_report_of_a_study_names_folders_that_exist(tmp_path, monkeypatch):
+    (study := tmp_path / "multirun" / "mine").mkdir(parents=True)
+    (study / "plan.yaml").touch()
+    monkeypatch.chdir(tmp_path)
+
+    def advice(folder):
+        return posfuse_report(folder)[1].partition(": is a study; ")[2]
+
+    assert advice("multirun/mine") == "run posfuse study run mine first"
+    for name in ("mine_test", "mine_tune", "mine_r1_test", "mine_r1_null_test", "mine_x_test"):
+        (study.parent / name).mkdir()
+    tests = ["multirun/mine_r1_null_test", "multirun/mine_r1_test", "multirun/mine_test"]
+    assert advice("multirun/mine") == f"give {' or '.join(tests)}"
+    (study / "report").mkdir()
+    (study / "report" / "index.html").touch()
+    page = "open multirun/mine/report/index.html"
+    assert advice("multirun/mine") == f"{page}, or give {' or '.join(tests)}"
+    shutil.rmtree(study.parent / "mine_r1_test")
+    monkeypatch.chdir(study)
+    others = "../mine_r1_null_test or ../mine_test"
+    assert advice(".") == f"open report/index.html, or give {others}"
 
 
 def test_claims_without_runs_are_one_line(tmp_path):

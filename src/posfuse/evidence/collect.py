@@ -1,6 +1,7 @@
 """Collects records in one tidy table with one row per run. Unusable records are left out and
 listed."""
 
+import os
 import re
 from collections import Counter
 from pathlib import Path
@@ -23,6 +24,9 @@ from posfuse.untrusted import read_yaml
 CELL = ["data", "encoding", "fusion", "variant"]
 GROUP = [axis for axis in CELL if axis != "fusion"]  # equal for compared operators
 CUT_NAME = r".*-[0-9a-f]{8}"  # of a folder, from `variant_of`
+TESTS = (
+    r"(_r\d+(_null)?)?_test"  # the end of a study's test sweeps, perhaps of a repeat of its tuning
+)
 # Overrides that set a default; a run with them is not a variant.
 DEFAULTS = ("model.token_scale=sqrt_d", "seeds=together")
 
@@ -50,7 +54,7 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
             nothing = f"{root}: a report without its runs; open index.html in it, or give the "
             nothing += "folder of a sweep"
         elif (root / "plan.yaml").exists():
-            nothing = f"{root}: is a study; open report/index.html in it, or give {root}_test"
+            nothing = f"{root}: is a study; {_places_of_study(root)}"
         raise InputError(problems[-1] if problems else nothing)
     runs = pd.DataFrame(rows)
     runs["variant"] = _readable(runs)
@@ -63,6 +67,16 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
     )
     runs = runs.sort_values(["of_corpus", *CELL, "seed", "folder"]).reset_index(drop=True)
     return runs.drop(columns="of_corpus"), problems
+
+
+def _places_of_study(study: Path) -> str:
+    """The page of a study and the sweeps of its test runs, as far as they exist."""
+    page, name = study / "report" / "index.html", study.resolve().name
+    pages = [f"open {page}"] if page.exists() else []
+    beside = sorted(study.resolve().parent.glob("*_test"))
+    tests = [os.path.relpath(s) for s in beside if re.fullmatch(re.escape(name) + TESTS, s.name)]
+    given = [f"give {' or '.join(tests)}"] if tests else []
+    return ", or ".join([*pages, *given]) or f"run posfuse study run {name} first"
 
 
 def _readable(runs: pd.DataFrame) -> "pd.Series[str]":
@@ -235,7 +249,7 @@ def _sweep_of(run: Path, failure: Record) -> str:
 def plan_status(folder: str | Path, runs: pd.DataFrame) -> str:
     """A sentence that states whether the runs of a sweep test the frozen plan of a study."""
     sweep_id = str(runs["sweep_id"].iloc[0])
-    study = re.sub(r"(_r\d+(_null)?)?_test$", "", sweep_id)  # perhaps of a repeat of its tuning
+    study = re.sub(f"{TESTS}$", "", sweep_id)
     places = [Path(folder).resolve().parent, *(sweep.parent for sweep in _sweeps_of(runs))]
     if study != sweep_id and any((place / study / "plan.yaml").exists() for place in places):
         return f"These are the test runs of the study {study}, whose own report has its verdicts."
