@@ -17,7 +17,7 @@ from posfuse.statistics import group_comparisons as foreign
 from posfuse.statistics import paired as st
 from posfuse.statistics.comparisons import Criteria
 from posfuse.statistics.group_comparisons import compare_foreign, rankings
-from small_records import posfuse_report, reported
+from small_records import posfuse_report, reported, write_sweep
 
 # Two tasks x three methods x four seeds; b is 10 points above a with each seed, c is noise about a.
 BY_SEED = [(0.5, 0.01), (0.6, -0.01), (0.4, 0.02), (0.55, -0.02)]  # a, and the noise of c
@@ -354,6 +354,21 @@ def test_the_command_writes_tables_and_a_page(table, tmp_path):
     rows = re.findall(r'<tr class="(ahead|undecided)">', page)  # of the table at its top
     assert rows == ["ahead", "ahead", "undecided", "undecided"]
     assert page.count("<p>After Holm&#39;s adjustment: p ") == 4
+
+
+def test_the_runs_of_a_sweeps_report_do_not_stay_beside_another_table(table, tmp_path):
+    out = tmp_path / "out"
+    write_sweep(tmp_path / "mine", {"add": [0.5, 0.6], "concat": [0.6, 0.65]})
+    reported(tmp_path / "mine", "--out", out)
+    options = (*OPTIONS, "--baseline", "a", "--out", out)
+    for file in (out / "runs.csv", out / "tables" / "paired_tests.csv"):
+        before = file.read_bytes()
+        file.write_bytes(table.read_bytes())
+        message = f"error: --out: {out} has {file} of a report; use another folder"
+        assert refusal("--from", file, *options) == message
+        file.write_bytes(before)
+    reported("--from", table, *options)
+    assert not (out / "runs.csv").exists()
 
 
 WRONG_ROWS = [  # a text of the table, its replacement, and the message

@@ -308,6 +308,28 @@ def test_several_sweeps_get_a_folder_each_below_out(tmp_path):
     ]
 
 
+def test_the_page_of_one_sweep_is_removed_when_there_are_several(tmp_path):
+    write_sweep(tmp_path / "one", {"add": [0.5, 0.6], "concat": [0.6, 0.65]})
+    reported(tmp_path, draw=True)
+    assert (tmp_path / "report" / "figures" / "forest.png").exists()
+    write_sweep(tmp_path / "other", {"add": [0.5]})
+    own = tmp_path / "report" / "tables" / "own.csv"
+    own.touch()
+    _, error = posfuse_report(tmp_path, "--baseline", "concat")
+    assert "--baseline" in error
+    assert (tmp_path / "report" / "index.html").exists()  # a mistake changes nothing
+    reported(tmp_path)
+    files = written(tmp_path / "report")
+    assert {"one/index.html", "one/runs.csv", "other/index.html", "tables/own.csv"} <= set(files)
+    removed = {"index.html", "runs.csv", "figures/forest.png"}
+    removed |= {"tables/tables.tex", "tables/paired_tests.csv"}
+    assert not removed & set(files)
+    for file in ("index.html", "runs.csv"):
+        (tmp_path / "report" / file).write_text("the user's page")
+    reported(tmp_path)
+    assert {"index.html", "runs.csv"} <= set(written(tmp_path / "report"))
+
+
 def test_missing_failed_and_unpaired_runs_are_listed_and_stop_nothing(whole):
     for path in (whole / "wordy").rglob("config.yaml"):
         path.unlink()  # the corpus of the runs cannot be found

@@ -127,6 +127,8 @@ def main(arguments: Namespace) -> list[str]:
     if arguments.table:
         sections = foreign_table.sections_of(arguments, criteria)
         out, name = arguments.out or Path("report"), arguments.table.stem
+        if arguments.table.resolve() in map(Path.resolve, page.files_of(out)):  # to be removed
+            raise InputError(f"--out: {out} has {arguments.table} of a report; use another folder")
         show(sections, console, page.write(sections, name, command, pd.DataFrame(), out))
         return []
     claims = read_claims(arguments.claims)
@@ -148,6 +150,8 @@ def main(arguments: Namespace) -> list[str]:
             "--select-seeds: there is nothing to choose, because all runs have the same "
             "model.token_scale and optim.lr; remove this option"
         )
+    if len(groups) > 1:
+        page.remove(out)  # of a time when there was one sweep
     wrong = list(problems)
     for sweep, differing in zip(sweeps, notes, strict=True):
         sections = [*sections_of(sweep), Section(problems=problems, notes=differing)]

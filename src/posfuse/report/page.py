@@ -21,7 +21,9 @@ from posfuse.report.sections.section import CHAPTERS, Answer, Section
 from posfuse.report.table import narrow
 from posfuse.runs import records
 
+PAGE, TABLES = "index.html", "tables/tables.tex"
 RUNS = "runs.csv"  # a row for each run
+TITLE = "<title>posfuse: "  # as in page.html.j2
 # A sign beside the word, for readers who cannot distinguish colours.
 SIGNS = {
     "supported": "✓", "refuted": "✗", "ahead": "▲", "behind": "▼", "equivalent": "=",
@@ -54,10 +56,11 @@ def write(
     """Write the page, the tables, the figures and runs.csv into `out`, after another process that
     writes there. Returns the path of the page. `made` are the records of the runs, and `rows` those
     of runs.csv, if there is one."""
-    path = out / "index.html"
+    path = out / PAGE
     out.mkdir(parents=True, exist_ok=True)
     with FileLock(out / ".lock"):
-        _remove_files_of(path)
+        for file in files_of(out):
+            file.unlink(missing_ok=True)
         if rows is not None:
             formats.write_csv(rows, out / RUNS)
         formats.write_tables([table for s in sections for table in s.tables], out / "tables")
@@ -68,12 +71,21 @@ def write(
     return path
 
 
-def _remove_files_of(page: Path) -> None:
-    """Remove the tables and figures that the page of an earlier report links to. Other files in
-    their folders may be the user's."""
-    if page.exists():
-        for name in LINK.findall(page.read_text("utf-8", "replace")):
-            (page.parent / name).unlink(missing_ok=True)
+def remove(out: Path) -> None:
+    """Remove the report of an earlier command in `out`."""
+    if files := files_of(out):
+        with FileLock(out / ".lock"):
+            for file in (*files, out / PAGE):
+                file.unlink(missing_ok=True)
+
+
+def files_of(out: Path) -> list[Path]:
+    """runs.csv, and the tables and figures that the page of the report in `out` links to. Other
+    files in their folders may be the user's. Empty without such a page."""
+    page = out / PAGE
+    text = page.read_text("utf-8", "replace") if page.exists() else ""
+    names = [RUNS, TABLES, *LINK.findall(text)] if TITLE in text else []
+    return [out / name for name in names]
 
 
 def page_of(
