@@ -193,16 +193,9 @@ def test_a_sweep_that_was_renamed_and_resumed_has_the_runs_of_both_names(dashboa
     status, lines = dashboard(folder=renamed)
     assert (status, len(lines)) == (0, 3)
     assert {view["displayName"] for view in server.views.values()} == {"posfuse renamed"}
-    workspace, report = specs(server)
-    grids = find(report, "type", "panel-grid")
-    shown = [
-        *workspace["section"]["runSets"],
-        *(r for g in grids for r in g["metadata"]["runSets"]),
-    ]
-    for runset in shown:
-        (names,) = (f for f in runset["filters"]["filters"] if f["key"]["name"] == "sweep_id")
-        assert (names["op"], names["value"]) == ("IN", ["mine", "renamed"])
-    assert len(shown) == 4
+    recorded = map(records.read_result, renamed.rglob("result.json"))
+    assert {record["sweep_id"] for record in recorded} == {"mine", "renamed"}
+    check_views(*specs(server), renamed)
 
 
 def titles(workspace):

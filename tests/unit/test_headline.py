@@ -76,7 +76,8 @@ def test_exploratory_differences_have_no_verdict():
     assert [row.verdict for row in rows] == ["ahead", "exploratory"]
     p = f"{st.p_paired_t(deltas['none']):.3f}"
     assert rows[1].details.endswith(f"3 seeds, exploratory: p {p}, not adjusted.")
-    (alone,), _ = answer_of(frame[1:], primary=("concat",))
+    (alone, family), _ = answer_of(frame[1:], primary=("concat",))
+    assert family == "Primary family: concat. Differences of other operators are exploratory."
     assert alone == "No difference from add is in the primary family, so all are exploratory."
 
 
