@@ -22,7 +22,7 @@ OF_TABLES = (
 
 SUFFIX = {  # the help of --suffix
     "sync": "text to append to every id, because W&B refuses ids of deleted runs",
-    "dashboard": "the suffix given to posfuse sync, so that runs get their operators' colours",
+    "dashboard": "the suffix given to posfuse sync: only runs with these ids are shown",
 }
 
 

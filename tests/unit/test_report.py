@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from filelock import FileLock
 
-from posfuse.errors import Conflict
+from posfuse.errors import Conflict, InputError
 from posfuse.evidence.collect import collect, declared_family, failures, missing, plan_status
 from posfuse.evidence.metric import ACCURACY
 from posfuse.evidence.rows import row_of
@@ -294,6 +294,36 @@ def test_the_family_of_the_first_run_is_kept_if_a_later_command_does_not_declare
     same = runs[runs["seed"] > 0]
     (root / "multirun.yaml").unlink()
     assert declared_family(same) == (("concat",), [])
+
+
+def test_runs_of_earlier_versions_started_first_and_a_family_has_no_order(tmp_path):
+    root = tmp_path / "mine"
+    times = {0: {"started": "2026-01-01"}, 1: {}}  # the records of earlier versions have no time
+    for (seed, more), family in zip(times.items(), ("[concat, mul]", "[mul, concat]"), strict=True):
+        run = write_record(root, 0.5, "add", seed, **more)
+        with (run / "config.yaml").open("a") as file:
+            file.write(f"sweep: {{primary: {family}}}\n")
+    runs, _ = collect(root)
+    assert declared_family(runs) == (("mul", "concat"), [])
+    with (run / "config.yaml").open("a") as file:  # no name, which would reach the terminal
+        file.write('sweep: {primary: ["\\e[31mred"]}\n')
+    assert declared_family(runs) == (("concat", "mul"), [])
+
+
+def test_a_multirun_file_above_a_sweep_is_not_the_sweeps(tmp_path):
+    (tmp_path / "multirun.yaml").write_text("of: another project")
+    runs, _ = collect(write_sweep(tmp_path / "projects" / "mine", {"add": [0.5], "mul": [0.6]}))
+    assert (missing(runs), declared_family(runs)) == ([], ((), []))
+
+
+def test_a_result_that_is_not_used_is_not_used_from_inside_the_sweep(tmp_path, monkeypatch):
+    mine = write_sweep(tmp_path / "mine", {"add": [0.5]})
+    ask(mine, None, ["fusion=add", "seed=0"])
+    write_failure(mine / "tiny" / "sinusoidal" / "add" / "seed=0", "conflict", "m")
+    monkeypatch.chdir(mine / "tiny" / "sinusoidal")
+    for folder in (".", "..", mine):
+        with pytest.raises(InputError, match="this result is not used, because the last command"):
+            collect(folder)
 
 
 def test_several_sweeps_get_a_folder_each_below_out(tmp_path):

@@ -150,8 +150,6 @@ def main(arguments: Namespace) -> list[str]:
             "--select-seeds: there is nothing to choose, because all runs have the same "
             "model.token_scale and optim.lr; remove this option"
         )
-    if len(groups) > 1:
-        page.remove(out)  # of a time when there was one sweep
     wrong = list(problems)
     for sweep, differing in zip(sweeps, notes, strict=True):
         sections = [*sections_of(sweep), Section(problems=problems, notes=differing)]
@@ -159,6 +157,8 @@ def main(arguments: Namespace) -> list[str]:
         path = page.write(sections, sweep.name, command, sweep.runs, sweep.out, rows)
         show(sections, console, path)
         wrong += page.problems_of(sections)
+    if len(groups) > 1:
+        page.remove(out)  # of a time when there was one sweep
     return list(dict.fromkeys(wrong))
 
 

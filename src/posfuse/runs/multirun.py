@@ -15,6 +15,7 @@ from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
 from omegaconf import OmegaConf, read_write
 
 from posfuse.errors import Conflict, InputError, input_errors
+from posfuse.limits import check_name
 from posfuse.runs.folders import AXES, folders_of, lies_in
 from posfuse.runs.records import FAILURE, RESULT, read_failure, read_result, replacing
 from posfuse.untrusted import read_yaml
@@ -106,9 +107,17 @@ def _multirun(values: Mapping[str, Any]) -> Multirun:
         jobs,
         min(left * n // len(trials), MOST_RUNS) if trials else 0,
         {choice[0] for choice in choices if len(choice) == 1},
-        tuple(map(str, values[PRIMARY] or ())),
+        family_of(values[PRIMARY]),
         config,
     )
+
+
+def family_of(names: Any) -> tuple[str, ...]:
+    """The operators in sweep.primary. Raises InputError for a text that is no name."""
+    family = tuple(map(str, names or ()))
+    for name in family:
+        check_name(PRIMARY, name)
+    return family
 
 
 def _values(override: Override) -> list[str]:
@@ -165,9 +174,9 @@ def with_arm(overrides: list[str], arms: Mapping[str, list[str]]) -> list[str]:
 
 
 def sweep_around(folder: Path) -> Path | None:
-    """The absolute path of the sweep that contains a run's folder; None if the folder is in no
-    sweep."""
-    parents = folder.absolute().parents
+    """The absolute path of the sweep that contains a run's folder at the depth of `run_folder`;
+    None if there is none."""
+    parents = Path(os.path.abspath(folder)).parents[len(AXES) : len(AXES) + 2]
     return next((sweep for sweep in parents if (sweep / MULTIRUN).exists()), None)
 
 
@@ -177,7 +186,7 @@ def sweep_of(folder: Path) -> tuple[Multirun, str] | None:
     sweep = sweep_around(folder)
     if sweep is None:
         return None
-    return read_multirun(sweep), folder.absolute().relative_to(sweep).as_posix()
+    return read_multirun(sweep), Path(os.path.abspath(folder)).relative_to(sweep).as_posix()
 
 
 def place_of(folder: Path, sweep: Path) -> tuple[str, set[str]]:

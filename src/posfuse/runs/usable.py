@@ -1,5 +1,6 @@
 """The finished runs below a folder that can be used together, and why others cannot."""
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,7 +68,9 @@ def _give_one_name(found: list[tuple[Path, Record]]) -> None:
     """Change `sweep_id` to the name of the sweep's folder in a sweep with several. A sweep that was
     renamed and then resumed has records of both names."""
     names: dict[Path, set[str]] = {}  # of the runs at their place: not of a sweep below this one
-    around = [(r, path.parent.absolute(), sweep_around(path.parent)) for path, r in found]
+    around = [
+        (r, Path(os.path.abspath(path.parent)), sweep_around(path.parent)) for path, r in found
+    ]
     for record, folder, sweep in around:
         if sweep and sweep / own_place(record) == folder:
             names.setdefault(sweep, set()).add(record["sweep_id"])
