@@ -107,12 +107,16 @@ class PosfuseSweeper(BasicSweeper):
             folders = folders_of(jobs, self.config)
         refuse_shared_folders(jobs, folders)
 
+    @property
+    def is_of_study(self) -> bool:
+        return bool(OmegaConf.select(self.config, IS_OF_STUDY))
+
     def watch(self, run: Callable[[], object], n: int, unit: str) -> None:
         """Run a sweep of n units, and print its state every minute; sweep.fail_fast ends it."""
         folder = self.config.hydra.sweep.dir
         say(f"{n} {unit}{'s' * (n > 1)} in {folder}; Ctrl-C stops, the same command resumes")
         try:
-            with every_minute(say, Path(folder), lambda: self.asked):
+            with every_minute(say, Path(folder), lambda: self.asked, self.is_of_study):
                 run()
         except signals.Interrupted:
             if signals.interruption() != FAIL_FAST:
@@ -137,14 +141,13 @@ class PosfuseSweeper(BasicSweeper):
         counts as guessing, and a second try could change a verdict."""
         signals.check()
         folder = self.folder(overrides)
-        is_of_study = bool(OmegaConf.select(self.config, IS_OF_STUDY))
-        names = (records.RESULT, records.FAILURE)[: 1 + is_of_study]
+        names = (records.RESULT, records.FAILURE)[: 1 + self.is_of_study]
         if not any((folder / name).exists() for name in names):
             return None
         own = [override for override in other_overrides(overrides) if override not in common]
         try:
             with self._compose(overrides) as job:
-                done = finished(job, folder, own, is_of_study)
+                done = finished(job, folder, own, self.is_of_study)
         except Exception:  # noqa: BLE001 - the run raises it again, and its folder gets a failure
             return None
         if not done:

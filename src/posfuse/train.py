@@ -113,7 +113,8 @@ def job(config: DictConfig) -> float:
             log.info("results: %s; next: %s", folder, advice)
         return score_of(cfg, record)
     except signals.Interrupted as stop:
-        record_failure(str(stop), folder, overrides, records.INTERRUPTED)
+        if not (folder / records.RESULT).exists():  # else it may replace a recorded conflict
+            record_failure(str(stop), folder, overrides, records.INTERRUPTED)
         if not signals.is_worker():
             raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's code may even call exit()

@@ -105,6 +105,9 @@ def test_a_study_counts_runs_that_diverged_and_does_not_list_them(sweep, tmp_pat
     with pytest.raises(SystemExit, match="1 of 3 runs failed") as end:
         ending.on_multirun_end(config)
     assert "seed=1" not in end.value.code
+    OmegaConf.update(config, FAIL_FAST, True)  # it has ended the sweep
+    with pytest.raises(SystemExit, match="posfuse train seed=1"):
+        ending.on_multirun_end(config)
 
 
 def test_a_sweep_does_not_report_the_failures_of_another_command_in_its_folder(

@@ -139,7 +139,7 @@ def test_a_sweep_says_how_far_it_is_while_it_runs(sweep, monkeypatch):
     write_failure(unfinished(sweep, "add", 0), "failed", "no")
     said, before = queue.Queue(), {*threading.enumerate()}
     monkeypatch.setattr(status, "MINUTE", 0.01)
-    with status.every_minute(said.put, sweep, lambda: asked):
+    with status.every_minute(said.put, sweep, lambda: asked, False):
         assert said.get() == f"{sweep}: 4 of 6 runs are done, about 15 s left"
         write_failure(run, "failed", "no", id="2")
         last = f"{sweep}: 4 of 6 runs are done, 1 failed, about 5 s left"
@@ -147,6 +147,15 @@ def test_a_sweep_says_how_far_it_is_while_it_runs(sweep, monkeypatch):
             said.get()
         assert last in (said.get() for _ in range(3))
     assert not {*threading.enumerate()} - before
+
+
+@pytest.mark.parametrize("is_of_study", [True, False])
+def test_a_study_does_not_repeat_a_run_that_diverged(is_of_study, sweep, monkeypatch):
+    write_failure(unfinished(sweep, "add", 0), "diverged", "no")
+    said, asked = queue.Queue(), read_multirun(sweep)
+    monkeypatch.setattr(status, "MINUTE", 0.01)
+    with status.every_minute(said.put, sweep, lambda: asked, is_of_study):
+        assert (", 1 failed" in said.get()) == is_of_study
 
 
 def test_trials_that_a_search_has_not_proposed_yet_are_missing(sweep):

@@ -154,7 +154,7 @@ def test_a_run_that_diverged_is_identified_by_its_failure_and_needs_no_texts(swe
     assert sweep.results("c", [1]) == {("c", 1): None}
     rewritten = json.loads((sweep.folder / OF_C_0 / records.RESULT).read_text())
     (sweep.folder / OF_C_0 / records.RESULT).write_text(json.dumps(rewritten | {"code": "a" * 16}))
-    wanted = f"{folder}/failure.json: has other code than earlier seeds; {FIX}"
+    wanted = f"{folder}/failure.json: has other code than earlier seeds; {OF_CODE}"
     assert sweep.reasons("c", [0, 1]) == {("c", 1): wanted}
     write_failure(folder, "diverged", "m", run=own(**{"model.d_model": 16}))
     wanted = f"{folder}/failure.json: {OTHER}; remove it to run again"
@@ -182,7 +182,9 @@ def test_only_an_arms_own_run_counts_as_one_that_diverged(sweep):
     assert sweep.reasons("c", [1]) == {("c", 1): "m"}
 
 
-FIX = "restore the code, remove it to run again, or copy the study's file to a new name"
+COPY = "or copy the study's file to a new name"
+FIX = f"restore the code, remove it to run again, {COPY}"
+OF_CODE = f"restore the code and remove it, {COPY}"
 
 
 def test_a_result_of_earlier_code_is_no_result_and_its_fix_is_one_of_a_study(sweep):
@@ -203,7 +205,7 @@ def test_an_arm_has_the_code_of_its_first_seed(sweep):
     write_own(sweep.folder, 0.5, "concat", 2, code="a" * 16)
     sweep.study = replace(PLAN.study, testing=Evaluation([2, 1, 0], [3]))
     assert sorted(sweep.results("c", [0, 1])) == [("c", 0)]  # seed 2 counts, also if not asked for
-    wanted = f"{sweep.folder / OF_C}/result.json: has other code than earlier seeds; {FIX}"
+    wanted = f"{sweep.folder / OF_C}/result.json: has other code than earlier seeds; {OF_CODE}"
     assert sweep.reasons("c", [1, 2]) == {("c", 1): wanted}
 
 

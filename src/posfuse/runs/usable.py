@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from posfuse.errors import InputError
+from posfuse.limits import NAME
 from posfuse.runs.folders import AXES, lies_in, own_place, results_in
 from posfuse.runs.identity import differing, is_current
 from posfuse.runs.multirun import check_is_current, sweep_around
@@ -76,7 +77,8 @@ def _give_one_name(found: list[tuple[Path, Record]]) -> None:
             names.setdefault(sweep, set()).add(record["sweep_id"])
     for record, _, sweep in around:
         if sweep and len(own := names.get(sweep, ())) > 1 and record["sweep_id"] in own:
-            record["sweep_id"] = sweep.resolve().name
+            name = sweep.resolve().name
+            record["sweep_id"] = name if NAME.fullmatch(name) else min(own)
 
 
 def _once(found: Iterable[Run]) -> tuple[list[Run], list[str]]:

@@ -30,7 +30,7 @@ from posfuse.study.spec import Study, Values
 OUTPUT = Path("multirun")
 MISSING = "no result"
 REMOVE = "remove it to run again"
-OF_CODE = f"restore the code, {REMOVE}, or copy the study's file to a new name"
+COPY = "or copy the study's file to a new name"
 PLAIN = re.compile(r"[A-Za-z0-9_./+-]+")  # a text that needs no quotes
 NO_TEXT = re.compile(r"(?i)null|true|false|[+-]?(inf|nan|[\d._]*\d[\d._]*(e[+-]?\d+)?)")
 
@@ -145,7 +145,8 @@ class ArmSweep:
             record, reason, code = self._read(arm, seed, folder)
             if code is not None and codes.setdefault(arm, code) != code:
                 path = folder / (records.RESULT if record else records.FAILURE)
-                reason = f"{path}: has other code than earlier seeds; {OF_CODE}"
+                fix = f"restore the code and remove it, {COPY}"
+                reason = f"{path}: has other code than earlier seeds; {fix}"
             read[arm, seed] = record, reason
         return {key: found for key, found in read.items() if key[1] in seeds}
 
@@ -178,7 +179,8 @@ class ArmSweep:
         if refused:
             return record, f"{path}: {refused}; {REMOVE}", None
         if conflict:
-            return record, f"{path}: the last command had other code or settings; {OF_CODE}", None
+            fix = f"restore the code, {REMOVE}, {COPY}"
+            return record, f"{path}: the last command had other code or settings; {fix}", None
         return record, "", identity_of.get("code")
 
     def folders(self, arms: Iterable[str], seeds: Iterable[int]) -> dict[tuple[str, int], Path]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from hydra.core.utils import JobReturn
 from hydra.experimental.callback import Callback
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from posfuse.config import Config
 from posfuse.errors import (
@@ -74,11 +74,14 @@ class Ending(Callback):
         # have those of another one.
         own = {sweep / folder for folder in multirun_of(config).folders}
         below = [(run, failure) for run, failure in records.failures_in(sweep) if run in own]
+        # In a study a run that diverged counts as guessing and is not retried.
+        counts_diverged = self.is_of_study and not OmegaConf.select(config, FAIL_FAST)
         # New failures have new ids. Times are not reliable, because a clock may jump.
         new = [
             (os.path.relpath(run, sweep), failure)
             for run, failure in below
-            if (run, failure) not in self.before and not self._is_counted(failure)
+            if (run, failure) not in self.before
+            and not (counts_diverged and failure["kind"] == Diverged.kind)
         ]
         if any(failure["kind"] != records.INTERRUPTED for _, failure in new):
             given = list(config.hydra.get("overrides", {}).get("hydra", []))
@@ -90,10 +93,6 @@ class Ending(Callback):
         folder = config.hydra.sweep.dir
         if not self.is_of_study:
             say(f"results: {folder}; next: {shlex.join(['posfuse', 'report', folder])}")
-
-    def _is_counted(self, failure: records.Record) -> bool:
-        """True for a run that diverged in a study. It counts as guessing and is not retried."""
-        return self.is_of_study and failure["kind"] == Diverged.kind
 
 
 def message_of(error: BaseException, folder: Path) -> str:

@@ -12,7 +12,7 @@ import time
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from posfuse.errors import AlreadyRunning, InputError, visible
+from posfuse.errors import AlreadyRunning, Diverged, InputError, visible
 from posfuse.process import signals
 from posfuse.runs import records
 from posfuse.runs.folders import AXES, lies_in, started_in
@@ -122,15 +122,13 @@ def _is_locked(folder: Path) -> bool:
     It takes a shared lock for a moment, which needs no right to write.
     """
     path = folder / ".lock"
-    if not path.is_file():  # a pipe would block
-        return False
-    try:
-        with path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:  # not readable
-        pass
+    with suppress(OSError), ExitStack() as stack:
+        if path.is_file():  # a pipe would block
+            file = stack.enter_context(path.open("rb"))
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except (BlockingIOError, PermissionError):  # the second one on some network disks
+                return True
     return False
 
 
@@ -213,11 +211,16 @@ def summary(runs: list[RunStatus], repeats_failed: bool = True) -> str:
 
 @contextmanager
 def every_minute(
-    say: Callable[[str], None], sweep: Path, command: Callable[[], Multirun]
+    say: Callable[[str], None], sweep: Path, command: Callable[[], Multirun], is_of_study: bool
 ) -> Iterator[None]:
     """Print the progress of a command every minute. `command` returns its runs, because a search
-    adds some, and because multirun.yaml may be that of another command."""
-    earlier = {failure["id"] for _, failure in records.failures_in(sweep)}
+    adds some, and because multirun.yaml may be that of another command. A study does not repeat
+    runs that diverged."""
+    earlier = {
+        failure["id"]
+        for _, failure in records.failures_in(sweep)
+        if not (is_of_study and failure["kind"] == Diverged.kind)
+    }
     ended = Event()
 
     def watch() -> None:
