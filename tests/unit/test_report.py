@@ -701,7 +701,10 @@ def test_a_sweep_is_exploratory_unless_it_tests_a_frozen_plan(tmp_path):
 
     def status(name, place="."):
         runs = pd.DataFrame(
-            {"sweep_id": [name], "folder": str(tmp_path / name / "tiny" / "seed=0")}
+            {
+                "sweep_id": [name],
+                "folder": str(tmp_path / name / "tiny" / "rope" / "add" / "seed=0"),
+            }
         )
         return plan_status(tmp_path / place, runs)
 

@@ -13,10 +13,11 @@ import yaml
 from posfuse.errors import AlreadyRunning, InputError
 from posfuse.evidence.metric import Metric
 from posfuse.evidence.rows import row_of
+from posfuse.limits import NAME
 from posfuse.runs.configs import CONFIG
 from posfuse.runs.folders import AXES, lies_in, variant_of
 from posfuse.runs.measurements import CLASSES
-from posfuse.runs.multirun import family_of, has_result, read_multirun, sweep_around
+from posfuse.runs.multirun import has_result, read_multirun, sweep_around
 from posfuse.runs.records import RESULT, Record, failures_in
 from posfuse.runs.usable import usable
 from posfuse.untrusted import LARGEST_YAML, read_bytes, read_yaml
@@ -217,9 +218,10 @@ def _family_of(run: Path) -> tuple[str, ...] | None:
         if NO_FAMILY in read_bytes(run / CONFIG, LARGEST_YAML):
             return ()
         config = yaml.load(read_yaml(run / CONFIG), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        return family_of(config["sweep"]["primary"])
-    except (OSError, ValueError, LookupError, TypeError, InputError, yaml.YAMLError):
+        family = tuple(map(str, config["sweep"]["primary"]))
+    except (OSError, ValueError, LookupError, TypeError, yaml.YAMLError):
         return None
+    return family if all(map(NAME.fullmatch, family)) else None
 
 
 def failures(folder: str | Path, runs: pd.DataFrame) -> list[str]:

@@ -15,7 +15,7 @@ from hydra.core.override_parser.types import ChoiceSweep, Override, RangeSweep
 from omegaconf import OmegaConf, read_write
 
 from posfuse.errors import Conflict, InputError, input_errors
-from posfuse.limits import check_name
+from posfuse.limits import NAME
 from posfuse.runs.folders import AXES, folders_of, lies_in
 from posfuse.runs.records import FAILURE, RESULT, read_failure, read_result, replacing
 from posfuse.untrusted import read_yaml
@@ -107,17 +107,9 @@ def _multirun(values: Mapping[str, Any]) -> Multirun:
         jobs,
         min(left * n // len(trials), MOST_RUNS) if trials else 0,
         {choice[0] for choice in choices if len(choice) == 1},
-        family_of(values[PRIMARY]),
+        tuple(name for name in map(str, values[PRIMARY] or ()) if NAME.fullmatch(name)),
         config,
     )
-
-
-def family_of(names: Any) -> tuple[str, ...]:
-    """The operators in sweep.primary. Raises InputError for a text that is no name."""
-    family = tuple(map(str, names or ()))
-    for name in family:
-        check_name(PRIMARY, name)
-    return family
 
 
 def _values(override: Override) -> list[str]:
