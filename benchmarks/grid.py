@@ -25,9 +25,9 @@ from generated_texts import folder_of
 from harness import IS_GPU
 
 MEASURES = (
-    "model training.run training.build training.module training.classifier training.optimizer "
-    "training.task training.observers training.diagnostics training.mechanism training.checkpoints "
-    "training.progress data.batching data.datamodule process.precision process.environment "
+    "model training.run training.recording training.build training.module training.classifier "
+    "training.optimizer training.task training.observers training.diagnostics training.mechanism "
+    "training.checkpoints training.progress data.batching data.datamodule process.precision process.environment "
     "process.distributed process.devices process.signals sweeps.launching train "
     "hydra_plugins.posfuse_parallel conf/protocol conf/model/small.yaml conf/quickstart.yaml "
     "conf/experiment/quickstart.yaml conf/experiment/table1.yaml conf/data/lead_story_long.yaml "

@@ -11,7 +11,7 @@ from posfuse.runs import identity, measurements, records
 from posfuse.runs.checks import checked, task_of
 from posfuse.tracking.projection import Finished, charts
 from posfuse.train import train
-from posfuse.training import run
+from posfuse.training import recording, run
 from posfuse.training.trained import load_run
 from recipes import blocks
 from small_records import reported
@@ -73,10 +73,10 @@ def test_a_test_split_that_a_record_cannot_name_is_refused(split, corpus, monkey
 
 
 def test_a_metric_that_is_not_finite_is_named():
-    run.check_finite({"validation": {"loss": 1.0}, "test": {"error": 0.5}})
+    recording.check_finite({"validation": {"loss": 1.0}, "test": {"error": 0.5}})
     for value in (float("nan"), float("inf")):
         with pytest.raises(TrainingError, match=f"^test@9: error is {value}; let the task's"):
-            run.check_finite({"validation": {"loss": 1.0}, "test@9": {"error": value}})
+            recording.check_finite({"validation": {"loss": 1.0}, "test@9": {"error": value}})
 
 
 def test_a_next_token_task_of_ones_own_is_reported_as_a_language_model(

@@ -7,11 +7,11 @@ import math
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import lightning as L
 import pandas as pd
@@ -31,7 +31,7 @@ from posfuse.process.threads import keeping_threads, set_threads
 from posfuse.runs import identity, measurements, records
 from posfuse.runs.configs import read_config
 from posfuse.runs.coverage import coverage_warning, repetition
-from posfuse.runs.measurements import Diagnostic, LogRows, Measurement
+from posfuse.runs.measurements import LogRows
 from posfuse.runs.records import Record
 from posfuse.seals import is_whole
 from posfuse.training import masked_pretraining
@@ -41,20 +41,12 @@ from posfuse.training.module import TrainingModule
 from posfuse.training.observers import Diagnostics, History
 from posfuse.training.optimizer import check_warmup
 from posfuse.training.progress import Stopwatch, progress_callbacks
+from posfuse.training.recording import Tested, record
 from posfuse.training.replicas import replicas
 
 OTHER_SPLIT = re.compile(r"\w+@[1-9]\d*")  # a test at another length, such as test@512
 log = logging.getLogger(__name__)
 warn = cache(log.warning)  # once per process
-
-
-class Tested(NamedTuple):
-    """The results of a test split."""
-
-    metrics: dict[str, float]
-    predictions: pd.DataFrame
-    latency_ms: float
-    measurements: list[Measurement]
 
 
 @keeping_threads()
@@ -221,84 +213,6 @@ def test(trainer: L.Trainer, data: TextDataModule, module: TrainingModule) -> di
             results = module.results(metrics, data.documents[split])
             tested[split] = Tested(*results, module.latency_ms, module.measurements())
     return tested
-
-
-def record(
-    folder: Path,
-    facts: Record,
-    trainer: L.Trainer,
-    module: TrainingModule,
-    history: History,
-    diagnostics: Diagnostics,
-    tested: dict[str, Tested],
-) -> Record:
-    """Write the files of a trained and tested run, the record last. Returns the record.
-
-    `facts` are the record's entries about its identity, its data and its costs. Raises
-    TrainingError if a metric is not a finite number.
-    """
-    check_finite({"validation": history.validation()} | {k: t.metrics for k, t in tested.items()})
-    epoch, turns = history.evaluations.epoch, trainer.current_epoch
-    test, best_epoch = tested["test"], epoch(history.best)
-    predictions = measurements.predictions_of(test.predictions, facts["label_names"])
-    content = {
-        **facts,
-        "task": facts["task"] | {"predictions": predictions},
-        "started": history.started,
-        "test": test.metrics,
-        "validation": history.validation(),
-        "best_evaluation": history.best + 1,
-        "evaluations": turns,
-        "best_epoch": best_epoch,
-        "epochs": epoch(turns - 1),  # early stopping may leave the last epoch incomplete
-        "parameters": sum(p.numel() for p in module.parameters()),
-        "fusion_parameters": sum(p.numel() for p in module.model.fusion.parameters()),
-        "latency_ms": test.latency_ms,
-    }
-    all_diagnostics = [*diagnostics.rows, *diagnostics.worth_rows(best_epoch)]
-    tables = {
-        records.HISTORY: pd.DataFrame(history.rows),
-        records.DIAGNOSTICS: measurements.table_of(Diagnostic, all_diagnostics),
-        records.PREDICTIONS: test.predictions,
-    }
-    if history.steps:
-        tables[records.STEPS] = pd.DataFrame(history.steps)
-    if diagnostics.worth:
-        content["position"] = diagnostics.worth
-    if diagnostics.measurements:
-        content["mechanism"] = {"documents": diagnostics.measured_documents}
-    if every := [*test.measurements, *diagnostics.measurements]:
-        tables[records.MECHANISM] = measurements.table_of(Measurement, every)
-    by_length = []
-    for split, of_split in tested.items():
-        kind, _, length = split.partition("@")
-        if length and kind == "test":
-            documents = {"documents": len(of_split.predictions)}
-            content.setdefault("lengths", {})[length] = of_split.metrics | documents
-            by_length.append(of_split.predictions.assign(test_length=int(length)))
-        elif length:
-            content.setdefault(kind, {})[length] = of_split.metrics
-    if by_length:
-        tables[records.BY_LENGTH] = pd.concat(by_length)
-    for name in {*records.SOMETIMES} - {*tables}:  # of an earlier run in this folder
-        (folder / name).unlink(missing_ok=True)
-    for name, table in tables.items():
-        measurements.write_table(folder / name, table)
-    signals.check(f"; saved at step {trainer.global_step}")  # a signal since the last batch
-    records.write_result(folder, content)
-    for name in (records.LAST, records.PROGRESS):  # a finished run needs neither
-        (folder / name).unlink(missing_ok=True)
-    return content
-
-
-def check_finite(metrics: Mapping[str, Mapping[str, float]]) -> None:
-    """Raise TrainingError for a metric of a split that is NaN or infinite. A record has none."""
-    for split, own in metrics.items():
-        for name, value in own.items():
-            if not math.isfinite(value):
-                raise TrainingError(
-                    f"{split}: {name} is {value}; let the task's metric give a finite number"
-                )
 
 
 @contextmanager
