@@ -27,11 +27,11 @@ from harness import IS_GPU
 MEASURES = (
     "model training.run training.recording training.build training.module training.classifier "
     "training.optimizer training.task training.observers training.diagnostics training.mechanism "
-    "training.checkpoints training.progress data.batching data.datamodule process.precision process.environment "
-    "process.distributed process.devices process.signals sweeps.launching train "
-    "hydra_plugins.posfuse_parallel conf/protocol conf/model/small.yaml conf/quickstart.yaml "
-    "conf/experiment/quickstart.yaml conf/experiment/table1.yaml conf/data/lead_story_long.yaml "
-    "conf/speed conf/trainer conf/model/paper_long.yaml"
+    "training.checkpoints training.progress data.batching data.datamodule process.precision "
+    "process.environment process.distributed process.devices process.signals sweeps.launching "
+    "train hydra_plugins.posfuse_parallel conf/protocol conf/model/small.yaml "
+    "conf/quickstart.yaml conf/experiment/quickstart.yaml conf/experiment/table1.yaml "
+    "conf/data/lead_story_long.yaml conf/speed conf/trainer conf/model/paper_long.yaml"
 )
 FOLDERS = ("imdb", "arxiv")
 SMALL = [

@@ -364,7 +364,10 @@ def test_the_runs_of_a_sweeps_report_do_not_stay_beside_another_table(table, tmp
     for file in (out / "runs.csv", out / "tables" / "paired_tests.csv"):
         before = file.read_bytes()
         file.write_bytes(table.read_bytes())
-        message = f"error: --out: {out} has {file} of a report; use another folder"
+        message = (
+            f"error: --out: the new report would remove {file}, a file of the report in {out}; "
+            "give another folder"
+        )
         assert refusal("--from", file, *options) == message
         file.write_bytes(before)
     reported("--from", table, *options)

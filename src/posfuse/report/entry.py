@@ -127,8 +127,11 @@ def main(arguments: Namespace) -> list[str]:
     if arguments.table:
         sections = foreign_table.sections_of(arguments, criteria)
         out, name = arguments.out or Path("report"), arguments.table.stem
-        if arguments.table.resolve() in map(Path.resolve, page.files_of(out)):  # to be removed
-            raise InputError(f"--out: {out} has {arguments.table} of a report; use another folder")
+        if arguments.table.resolve() in map(Path.resolve, page.files_of(out)):
+            raise InputError(
+                f"--out: the new report would remove {arguments.table}, a file of the report in "
+                f"{out}; give another folder"
+            )
         show(sections, console, page.write(sections, name, command, pd.DataFrame(), out))
         return []
     claims = read_claims(arguments.claims)
@@ -138,27 +141,26 @@ def main(arguments: Namespace) -> list[str]:
         primary = family_in(arguments.primary, runs["fusion"], criteria.baseline)
     groups = {str(name): of_sweep for name, of_sweep in runs.groupby("sweep_id")}
     out, own_claims = arguments.out or Path(arguments.folder) / "report", bool(arguments.claims)
-    sweeps, notes = [], []
+    sweeps = []
     for name, of_sweep in groups.items():  # all options are checked before anything is written
         own = _criteria_of(of_sweep, arguments, criteria)
-        family, differing = declared_family(of_sweep) if primary is None else (primary, [])
+        family, notes = declared_family(of_sweep) if primary is None else (primary, [])
         own, target = replace(own, **given, primary=family), out if len(groups) == 1 else out / name
-        sweeps.append(Sweep(arguments.folder, of_sweep, own, claims, own_claims, target))
-        notes.append(differing)
+        sweeps.append(Sweep(arguments.folder, of_sweep, own, claims, own_claims, target, notes))
     if any(sweep.criteria.select and not sweep.best.keys for sweep in sweeps):
         raise InputError(
             "--select-seeds: there is nothing to choose, because all runs have the same "
             "model.token_scale and optim.lr; remove this option"
         )
     wrong = list(problems)
-    for sweep, differing in zip(sweeps, notes, strict=True):
-        sections = [*sections_of(sweep), Section(problems=problems, notes=differing)]
+    for sweep in sweeps:
+        sections = [*sections_of(sweep), Section(problems=problems, notes=sweep.notes)]
         rows = sweep.runs.drop(columns="configuration")
         path = page.write(sections, sweep.name, command, sweep.runs, sweep.out, rows)
         show(sections, console, path)
         wrong += page.problems_of(sections)
     if len(groups) > 1:
-        page.remove(out)  # of a time when there was one sweep
+        page.remove(out)  # the page of an earlier command, which found a single sweep
     return list(dict.fromkeys(wrong))
 
 

@@ -1,6 +1,7 @@
 """The runs of one sweep, and values for several sections of its report. Each value is computed
 once."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -29,6 +30,7 @@ class Sweep:
     claims: Claims
     own_claims: bool = False  # the claims are the user's, not the paper's
     out: Path = Path("report")  # the folder of the report
+    notes: Sequence[str] = ()  # about the sweep as a whole
 
     @property
     def name(self) -> str:
