@@ -62,7 +62,7 @@ def test_a_task_without_accuracy_needs_another_monitor_which_need_not_be_tested(
     assert set(train(cfg, tmp_path / "run")["test"]) == {"error"}
 
 
-@pytest.mark.parametrize("split", ["hard", "test@long", "test@0"])
+@pytest.mark.parametrize("split", ["hard", "test@long", "test@0", "seed@5"])
 def test_a_test_split_that_a_record_cannot_name_is_refused(split, corpus, monkeypatch):
     cfg = small_config(corpus)
     data = run.build_data(cfg)

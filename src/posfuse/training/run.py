@@ -44,7 +44,7 @@ from posfuse.training.progress import Stopwatch, progress_callbacks
 from posfuse.training.recording import Tested, record
 from posfuse.training.replicas import replicas
 
-OTHER_SPLIT = re.compile(r"\w+@[1-9]\d*")  # a test at another length, such as test@512
+OTHER_SPLIT = re.compile(r"(test|sliding)@[1-9]\d*")  # a test at another length
 log = logging.getLogger(__name__)
 warn = cache(log.warning)  # once per process
 
@@ -163,8 +163,8 @@ def build(cfg: Config, backbone: Backbone, pretrained: Path | None) -> tuple[Tex
     for split in data.documents.keys() - {*SPLITS}:
         if not OTHER_SPLIT.fullmatch(split):
             raise InputError(
-                f"task: the split {split!r} of its documents is not train, validation, test or "
-                "KIND@LENGTH; rename it, for example to test@512"
+                f"task: the split {split!r} of its documents is not train, validation, test, "
+                "test@LENGTH or sliding@LENGTH; rename it"
             )
     module = build_module(cfg, data, backbone)
     if pretrained:

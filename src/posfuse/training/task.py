@@ -49,7 +49,7 @@ class Task(ABC):
     def documents(self, store: TokenStore) -> dict[str, Documents]:
         """The documents of train, validation, test, and of each further test split.
 
-        The name of a further split ends in @ and a length: test@512, sliding@512.
+        A further split has a name such as test@512 or sliding@512, with its length.
         """
         return targets.whole_documents(store, self.cfg.data)
 
