@@ -6,18 +6,15 @@ two views, whose URLs are in dashboard/views.json.
 
 import json
 from argparse import Namespace
-from io import BytesIO
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import matplotlib.pyplot  # noqa: F401 - wandb.Image takes a figure only if it is loaded
 import pandas as pd
 import wandb
 import wandb_workspaces.reports.v2 as wr
 import wandb_workspaces.workspaces as ws
-from matplotlib.figure import Figure
-from matplotlib.image import imread
 from wandb_workspaces import expr
 
 from posfuse import seals
@@ -56,9 +53,9 @@ class Shown:
 
     @property
     def has_gates(self) -> bool:
-        one_of_each = self.runs.drop_duplicates("fusion")["folder"].map(Path)
-        written = [folder for folder in one_of_each if (folder / records.DIAGNOSTICS).exists()]
-        tables = (measurements.read_table(f / records.DIAGNOSTICS, Diagnostic) for f in written)
+        files = self.runs["folder"].map(lambda folder: Path(folder, records.DIAGNOSTICS))
+        one_of_each = files[files.map(Path.exists)].groupby(self.runs["fusion"]).first()
+        tables = (measurements.read_table(path, Diagnostic) for path in one_of_each)
         return any("gate_mean" in set(table["name"]) for table in tables)
 
 
@@ -176,19 +173,12 @@ def log_comparison(shown: Shown, sweep: Path, entity: str, project: str) -> None
     ):  # fmt: skip
         cells: Any = (table.columns, table.rows)
         logged: dict[str, Any] = {DIFFERENCES: wandb.Table(*cells)}
-        logged[INTERVALS] = image(forest(comparisons, shown.criteria))
+        logged[INTERVALS] = wandb.Image(forest(comparisons, shown.criteria))
         if len(shown.by_length):
             chance = chance_of(classes_of(shown.runs), metric)
-            logged[BY_LENGTH] = image(results_by_length(shown.by_length, chance, metric))
+            figure = results_by_length(shown.by_length, chance, metric)
+            logged[BY_LENGTH] = wandb.Image(figure)
         run.log(logged, step=run.starting_step)
-
-
-def image(figure: Figure) -> wandb.Image:
-    """A figure for W&B, which takes a figure of matplotlib only if pyplot is loaded."""
-    drawn = BytesIO()
-    figure.savefig(drawn, format="png")
-    drawn.seek(0)
-    return wandb.Image((255 * imread(drawn)).round().astype(np.uint8))
 
 
 def save(path: Path, space: ws.Workspace, text: wr.Report) -> dict[str, str]:
@@ -235,6 +225,12 @@ def main(arguments: Namespace) -> list[str]:
         family, notes = declared_family(runs)
         shown = Shown(runs, family, arguments.suffix)
         shown.notes.extend(notes)
+        if not server.runs_of(api, entity, project, list(shown.by_id)):
+            of_suffix = f" with suffix {arguments.suffix}" if arguments.suffix else ""
+            raise InputError(
+                f"{server.address()}/{entity}/{project}: has no run of {sweep}{of_suffix}; run "
+                "posfuse sync first, or give the --suffix of the upload"
+            )
         log_comparison(shown, sweep, entity, project)
         space, text = workspace(shown, entity, project), report(shown, entity, project)
         for name, url in save(sweep / "dashboard" / "views.json", space, text).items():

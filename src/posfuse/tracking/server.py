@@ -7,7 +7,7 @@ W&B appends rows in the order of `_step` and cannot change a row, so only rows a
 import logging
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,6 +49,7 @@ SETTINGS: dict[str, Any] = {
 }
 # Of a finished run: the machine and the output of this process are not the run's.
 AFTERWARDS = {**SETTINGS, "x_disable_stats": True, "console": "off"}
+PAGE = 50  # runs per request
 _log = logging.getLogger(__name__)
 _set: dict[str, str] = {}  # set by `prepare`; the next sweep of the process may change them
 
@@ -196,6 +197,15 @@ def project_url(api: "wandb.Api", entity: str, project: str) -> str | None:
     """The project's web page, or None if the server has no such project."""
     pages = {each.name: str(each.url) for each in api.projects(entity)}
     return without_user(pages[project]).removesuffix("/workspace") if project in pages else None
+
+
+def runs_of(api: "wandb.Api", entity: str, project: str, ids: Sequence[str]) -> dict[str, Any]:
+    """The runs with these ids that the server has in a project, by id."""
+    held: dict[str, Any] = {}
+    for at in range(0, len(ids), PAGE):
+        wanted = {"name": {"$in": list(ids[at : at + PAGE])}}
+        held |= {run.id: run for run in api.runs(f"{entity}/{project}", wanted, per_page=PAGE)}
+    return held
 
 
 def text_of(error: Exception) -> str:

@@ -22,7 +22,6 @@ from posfuse.runs.usable import usable
 from posfuse.tracking import projection, server
 from posfuse.tracking.projection import STEP, Finished
 
-PAGE = 50  # runs per request
 PAUSES = (0, 1, 3, 6)  # seconds before each check, because the server shows an upload with a delay
 NEW_IDS = "upload the sweep under new ids with a new suffix, such as --suffix=2"
 LOSS = "val/loss"  # of every evaluation
@@ -92,13 +91,9 @@ def on_server(runs: list[Finished]) -> dict[str, Any]:
     for run in runs:
         ids.setdefault(server.place_of(run.logger, api), []).append(run.id)
     held: dict[str, Any] = {}
-    for (entity, project), own in ids.items():
-        if server.project_url(api, entity, project) is None:
-            continue
-        for at in range(0, len(own), PAGE):
-            wanted = {"name": {"$in": own[at : at + PAGE]}}
-            found = api.runs(f"{entity}/{project}", wanted, per_page=PAGE)
-            held |= {run.id: run for run in found}
+    for place, own in ids.items():
+        if server.project_url(api, *place) is not None:
+            held |= server.runs_of(api, *place, own)
     return held
 
 
