@@ -11,7 +11,7 @@ from statsmodels.stats.contingency_tables import mcnemar
 from posfuse.report.sections.spread import solved_tables
 from posfuse.statistics.cells import solved_best, solved_cells, thresholds
 from posfuse.statistics.comparisons import Criteria
-from posfuse.statistics.shares import paired_share_interval
+from posfuse.statistics.shares import difference_interval
 from small_records import posfuse_report, write_record, write_sweep
 
 
@@ -26,30 +26,6 @@ def frame(accuracies, data="task", classes=5):
         for seed, accuracy in enumerate(values)
     ]  # fmt: skip
     return pd.DataFrame(rows)
-
-
-def pairs_of(*counts):
-    """The outcomes of two arms, from the numbers of pairs of both, one, the other, and neither."""
-    return np.repeat([[True, True, False, False], [True, False, True, False]], counts, axis=1)
-
-
-def test_the_interval_of_paired_shares_is_the_published_one():
-    # Altman et al. 2000, Statistics with Confidence, p. 52; Fagerland et al. 2017, chapter 8: Cavo
-    # et al. 2012, and with the arms swapped.
-    for counts, expected, digits in (
-        ((14, 5, 0, 22), (0.011, 0.226), 1e-3),
-        ((59, 6, 16, 80), (-0.1186, -0.0046), 1e-4),
-        ((59, 16, 6, 80), (0.0046, 0.1186), 1e-4),
-    ):
-        found = paired_share_interval(*pairs_of(*counts))
-        assert found == pytest.approx(expected, abs=0.51 * digits), counts
-    assert np.isnan(paired_share_interval([], [])).all()
-
-
-def test_without_correlation_it_is_the_square_and_add_of_wilson():
-    # All pairs are discordant: phi is 0 because a margin is.
-    reach = np.sqrt(2) * (1 - stats.binomtest(5, 5).proportion_ci(method="wilson").low)
-    assert paired_share_interval([True] * 5, [False] * 5) == pytest.approx((1 - reach, 1.0))
 
 
 def test_the_threshold_is_halfway_where_a_cell_is_in_two_groups():
@@ -87,10 +63,8 @@ def test_shares_by_hand():
     assert (row["pairs"], row["with"], row["base"]) == (4, 3, 1)
     assert (row["gained"], row["lost"], row["difference"]) == (2, 0, 50)
     assert row["p_mcnemar"] == mcnemar([[1, 2], [0, 1]], exact=True).pvalue == 0.5
-    pairs = paired_share_interval([True, True, False, True], [False, False, False, True])
-    assert (row["difference_low"], row["difference_high"]) == pytest.approx(
-        (100 * pairs[0], 100 * pairs[1])
-    )
+    of_difference = difference_interval([100, 100, 0, 0])
+    assert (row["difference_low"], row["difference_high"]) == of_difference
     (table,) = solved_tables(found, pd.DataFrame(), "add")
     assert table.rows[0][4:7] == ["60", "1 of 4", "1 to 81"]
     assert table.rows[0][7:] == [""] * 6

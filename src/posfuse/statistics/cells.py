@@ -11,7 +11,7 @@ from posfuse.evidence.metric import ACCURACY, Metric, classes_of
 from posfuse.statistics import over_documents
 from posfuse.statistics import paired as st
 from posfuse.statistics.comparisons import Criteria
-from posfuse.statistics.shares import paired_share_interval, share_interval
+from posfuse.statistics.shares import difference_interval, share_interval
 
 COUNTS = ["best_evaluation", "evaluations"]
 APART = 1 / 8  # of the way from chance to 100 %: the distance of either group from the threshold
@@ -71,7 +71,7 @@ def _row(values: list[float], pairs: dict[Any, Any] | None, above: float) -> dic
     """threshold, n, mean and std of the values in percent; solved (how many runs), share, low
     and high (exact interval) in percent; and of the paired seeds: pairs (how many), with and base
     (how many runs of either solve it), gained and lost (seeds that only one solves), difference,
-    difference_low and difference_high (Newcombe) in points, p_mcnemar (exact)."""
+    difference_low and difference_high (exact interval) in points, p_mcnemar (exact)."""
     solves = np.round(values, 9) > above  # 100 * 0.55 is a little above 55
     n, k = len(solves), int(solves.sum())
     low, high = share_interval(k, n)
@@ -82,12 +82,12 @@ def _row(values: list[float], pairs: dict[Any, Any] | None, above: float) -> dic
     if pairs is None:
         return row
     one, base = (np.round(pairs[name], 9) > above for name in ("scores", "baseline_scores"))
-    low, high = paired_share_interval(one, base)
+    low, high = difference_interval(100.0 * (one.astype(float) - base))
     return row | {
         "pairs": len(one), "with": int(one.sum()), "base": int(base.sum()),
         "gained": int(np.sum(one & ~base)), "lost": int(np.sum(~one & base)),
         "difference": 100 * float(one.mean() - base.mean()),
-        "difference_low": 100 * low, "difference_high": 100 * high,
+        "difference_low": low, "difference_high": high,
         "p_mcnemar": over_documents.p_mcnemar(one, base),
     }  # fmt: skip
 

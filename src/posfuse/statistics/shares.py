@@ -51,34 +51,6 @@ def outperforms(low: float, high: float) -> str:
     return "open"
 
 
-def paired_share_interval(one: ArrayLike, other: ArrayLike) -> Interval:
-    """The interval of the difference of two shares, one minus other, from n pairs of booleans, (n,)
-    each: method 10 of Newcombe (1998, Statistics in Medicine 17, 2635-2650). NaN without pairs.
-
-    It combines the Wilson intervals of the two shares, with the correlation of the pairs.
-    """
-    a, b = np.asarray(one, dtype=bool), np.asarray(other, dtype=bool)
-    n = len(a)
-    if not n:
-        return NONE
-    p, q = a.mean(), b.mean()
-    (low_p, high_p), (low_q, high_q) = (
-        stats.binomtest(int(x.sum()), n).proportion_ci(method="wilson") for x in (a, b)
-    )
-    both, neither = np.sum(a & b), np.sum(~a & ~b)
-    agreement = both * neither - np.sum(a & ~b) * np.sum(~a & b)
-    if agreement > 0:
-        agreement = max(agreement - n / 2, 0.0)  # the correction for continuity
-    spread = n * np.sqrt(p * (1 - p) * q * (1 - q)) * n
-    phi = agreement / spread if spread else 0.0
-
-    def reach(x: float, y: float) -> float:
-        return float(np.sqrt(x**2 + y**2 - 2 * phi * x * y))
-
-    low, high = reach(p - low_p, high_q - q), reach(high_p - p, q - low_q)
-    return float(p - q - low), float(p - q + high)
-
-
 def lower_limit(gained: ArrayLike, lost: ArrayLike, n: int, level: float) -> NDArray[np.float64]:
     """The one-sided lower limit of the difference of shares in points, from the numbers of gained
     and lost of n pairs. It is above the true difference in at most `level` of samples."""

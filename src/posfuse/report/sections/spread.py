@@ -83,7 +83,7 @@ def _solved_table(
         ("95 % exact", "{:.0f} to {:.0f}".format, "low", "high"),
         (f"{baseline} solved", OF, "base", "pairs"),
         ("difference", "{:+.2f}".format, "difference"),
-        ("95 % Newcombe", interval, "difference_low", "difference_high"),
+        ("95 % exact", interval, "difference_low", "difference_high"),
         ("gained", table.count, "gained"),
         ("lost", table.count, "lost"),
         ("p McNemar", p_value, "p_mcnemar"),
@@ -99,8 +99,8 @@ def _solved_table(
         f"(Clopper-Pearson) 95 % interval of their share in %. {baseline} solved, difference (of "
         "the shares, in points), gained and "
         f"lost (seeds that only the operator, or only {baseline}, solves) belong to the paired "
-        "seeds. The interval is Newcombe's for paired shares; McNemar's exact test compares gained "
-        "with lost and is the stricter of the two with few seeds. p is not adjusted.",
+        "seeds. The interval of the difference has exact limits (docs/statistics.md). McNemar's "
+        "exact test compares gained with lost; its p is not adjusted.",
     )
 
 
