@@ -460,7 +460,7 @@ BAD_VALUES = {
     "sweep_id": None, "variant": None, "seed": None, "fusion": 3, "label_names": [1, 2],
     "latency_ms": "fast", "mean_tokens": {"train": 0}, "test": {"accuracy": 55.0},
     "documents": {"test": 0}, "settings": "none", "task": {"metric": "accuracy"},
-    "code": ["x"], "best_evaluation": "5", "evaluations": [3],
+    "code": ["x"], "plan": ["x"], "best_evaluation": "5", "evaluations": [3],
 }  # fmt: skip
 BAD_SETTINGS = {
     "data.max_len": (0, "x", [16], 2**63, True),
@@ -634,7 +634,7 @@ def test_a_folder_that_can_have_no_report_is_an_error_of_one_line(whole, tmp_pat
     (whole / "report").write_text("a file where the folder must be")
     for message in (
         "empty: no finished runs",
-        "study: is a study; run posfuse study run study first",
+        "study: is a study; open report/index.html in it, or give a folder beside it ",
         "committed: a report without its runs; open index.html in it",
         "x: no such folder",
         "sweep/report",
@@ -643,29 +643,6 @@ def test_a_folder_that_can_have_no_report_is_an_error_of_one_line(whole, tmp_pat
         assert error.startswith(f"error: {tmp_path}/{message}")
         assert "\n" not in error
     assert "--out" in error
-
-
-def test_the_report_of_a_study_names_folders_that_exist(tmp_path, monkeypatch):
-    (study := tmp_path / "multirun" / "mine").mkdir(parents=True)
-    (study / "plan.yaml").touch()
-    monkeypatch.chdir(tmp_path)
-
-    def advice(folder):
-        return posfuse_report(folder)[1].partition(": is a study; ")[2]
-
-    assert advice("multirun/mine") == "run posfuse study run mine first"
-    for name in ("mine_test", "mine_tune", "mine_r1_test", "mine_r1_null_test", "mine_x_test"):
-        (study.parent / name).mkdir()
-    tests = ["multirun/mine_r1_null_test", "multirun/mine_r1_test", "multirun/mine_test"]
-    assert advice("multirun/mine") == f"give {' or '.join(tests)}"
-    (study / "report").mkdir()
-    (study / "report" / "index.html").touch()
-    page = "open multirun/mine/report/index.html"
-    assert advice("multirun/mine") == f"{page}, or give {' or '.join(tests)}"
-    shutil.rmtree(study.parent / "mine_r1_test")
-    monkeypatch.chdir(study)
-    others = "../mine_r1_null_test or ../mine_test"
-    assert advice(".") == f"open report/index.html, or give {others}"
 
 
 def test_claims_without_runs_are_one_line(tmp_path):
@@ -695,28 +672,22 @@ def test_every_claim_of_the_users_own_file_gets_a_verdict(tmp_path):
     assert (root / "report" / "index.html").read_text().count('class="verdict ') == 1
 
 
-def test_a_sweep_is_exploratory_unless_it_tests_a_frozen_plan(tmp_path):
-
-    def status(name, place="."):
-        runs = pd.DataFrame(
-            {
-                "sweep_id": [name],
-                "folder": str(tmp_path / name / "tiny" / "rope" / "add" / "seed=0"),
-            }
-        )
-        return plan_status(tmp_path / place, runs)
-
-    for name in ("mine", "mine_test"):
-        assert status(name, name).startswith("This sweep is exploratory: no plan")
+def test_a_sweep_is_exploratory_unless_all_its_runs_test_one_frozen_plan(tmp_path):
+    """The names of folders do not matter."""
+    exploratory = "This sweep is exploratory: "
+    of_study = "These are the test runs of a study, whose own report has its verdicts."
     (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "plan.yaml").write_text("digest: x")
-    of_study = "These are the test runs of the study mine, whose own report has its verdicts."
-    for name in ("mine_test", "mine_r1_test", "mine_r12_null_test"):
-        assert status(name, name) == of_study  # without multirun.yaml
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "multirun.yaml").touch()
-        assert status(name) == status(name, "..") == of_study
-    assert "exploratory" in status("mine", "mine")
+    (tmp_path / "mine" / "plan.yaml").touch()
+    for name, plans, sentence in (
+        ("mine_test", (None, None), f"{exploratory}no plan was frozen before it ran"),
+        ("other", ("a", "a"), of_study),
+        ("two", ("a", "b"), f"{exploratory}its runs do not all test one frozen plan"),
+        ("mixed", ("a", None), f"{exploratory}its runs do not all test one frozen plan"),
+    ):
+        for seed, plan in enumerate(plans):
+            more = {} if plan is None else {"plan": plan}
+            write_record(tmp_path / name, 0.5, seed=seed, **more)
+        assert plan_status(collect(tmp_path / name)[0]).startswith(sentence)
 
 
 def test_predictions_of_an_own_form_are_neither_compared_nor_a_problem(tmp_path):

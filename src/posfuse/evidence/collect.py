@@ -2,7 +2,6 @@
 listed."""
 
 import os
-import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -25,8 +24,6 @@ from posfuse.untrusted import LARGEST_YAML, read_bytes, read_yaml
 CELL = ["data", "encoding", "fusion", "variant"]
 GROUP = [axis for axis in CELL if axis != "fusion"]  # equal for compared operators
 CUT_NAME = r".*-[0-9a-f]{8}"  # of a folder, from `variant_of`
-# The end of the names of a study's test sweeps, perhaps of a repeat of its tuning.
-TESTS = r"(_r\d+(_null)?)?_test"
 NO_FAMILY = b"\n  primary: []\n"  # in a config.yaml
 # Overrides that set a default; a run with them is not a variant.
 DEFAULTS = ("model.token_scale=sqrt_d", "seeds=together")
@@ -55,7 +52,8 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
             nothing = f"{root}: a report without its runs; open index.html in it, or give the "
             nothing += "folder of a sweep"
         elif (root / "plan.yaml").exists():
-            nothing = f"{root}: is a study; {_places_of_study(root)}"
+            nothing = f"{root}: is a study; open report/index.html in it, or give a folder beside "
+            nothing += "it whose name ends in _test; posfuse study run makes both"
         raise InputError(problems[-1] if problems else nothing)
     runs = pd.DataFrame(rows)
     runs["variant"] = _readable(runs)
@@ -68,16 +66,6 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
     )
     runs = runs.sort_values(["of_corpus", *CELL, "seed", "folder"]).reset_index(drop=True)
     return runs.drop(columns="of_corpus"), problems
-
-
-def _places_of_study(study: Path) -> str:
-    """The page of a study and the sweeps of its test runs, as far as they exist."""
-    page, name = study / "report" / "index.html", study.resolve().name
-    pages = [f"open {page}"] if page.exists() else []
-    beside = sorted(study.resolve().parent.glob("*_test"))
-    tests = [os.path.relpath(s) for s in beside if re.fullmatch(re.escape(name) + TESTS, s.name)]
-    given = [f"give {' or '.join(tests)}"] if tests else []
-    return ", or ".join([*pages, *given]) or f"run posfuse study run {name} first"
 
 
 def _readable(runs: pd.DataFrame) -> "pd.Series[str]":
@@ -254,11 +242,13 @@ def _sweep_of(run: Path, failure: Record) -> str:
     return parts[-len(AXES) - has_variant] if len(parts) > len(AXES) else ""
 
 
-def plan_status(folder: str | Path, runs: pd.DataFrame) -> str:
-    """A sentence that states whether the runs of a sweep test the frozen plan of a study."""
-    sweep_id = str(runs["sweep_id"].iloc[0])
-    study = re.sub(f"{TESTS}$", "", sweep_id)
-    places = [Path(folder).resolve().parent, *(sweep.parent for sweep in _sweeps_of(runs))]
-    if study != sweep_id and any((place / study / "plan.yaml").exists() for place in places):
-        return f"These are the test runs of the study {study}, whose own report has its verdicts."
-    return "This sweep is exploratory: no plan was frozen before it ran (see posfuse study)."
+def plan_status(runs: pd.DataFrame) -> str:
+    """A sentence that states whether the runs of a sweep test the frozen plan of a study. The
+    record of a test run has the digest of its plan."""
+    plans = runs.get("plan", pd.Series(None, runs.index, dtype=object))
+    if plans.nunique() == 1 and plans.notna().all():
+        return "These are the test runs of a study, whose own report has its verdicts."
+    why = "its runs do not all test one frozen plan"
+    if plans.isna().all():
+        why = "no plan was frozen before it ran"
+    return f"This sweep is exploratory: {why} (see posfuse study)."

@@ -93,7 +93,7 @@ EXPECTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "mean_tokens.train": ABOVE_0,
     **dict.fromkeys(OPTIONAL, MEASURED),
     "documents.test": ("a whole number above 0", lambda v: v is None or (type(v) is int and v > 0)),
-    "code": ("a text", lambda v: v is None or isinstance(v, str)),
+    **dict.fromkeys(("code", "plan"), ("a text", lambda v: v is None or isinstance(v, str))),
     "label_names": ("a list of texts", lambda v: isinstance(v, list)
                     and all(isinstance(name, str) for name in v)),
 }  # fmt: skip

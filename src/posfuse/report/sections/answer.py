@@ -25,7 +25,7 @@ def section(sweep: Sweep) -> Section:
     rows = rows_of(best.best, best.others(sweep.comparisons))
     second = rows_of(sweep.best_placebos, best.others(sweep.placebos))
     second += rows_of(best.others(sweep.pretraining_effect))
-    status = plan_status(sweep.folder, sweep.runs)
+    status = plan_status(sweep.runs)
     return Section(
         lead=[question(sweep), counted(rows, criteria.baseline), *to_compare(sweep)],
         basis=[*rules(rows, best.best, criteria), f"{runs_of(sweep)} {status}"],
