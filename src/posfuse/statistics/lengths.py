@@ -167,10 +167,10 @@ def _slopes_and_tests(
     """Each seed's slope of gains (S, R) over lengths (R,), and the tests of their mean. The gains
     at each length have the resolutions (R,)."""
     steps = np.diag(np.asarray(resolutions, dtype=float))
-    slopes, curvatures = st.slopes(gains, lengths), st.curvatures(gains, lengths)
+    slopes, curvatures = (st.slopes(gains, lengths, degree) for degree in (1, 2))
     # The resolution of a slope: one document in every gain, weighted as in the slope.
     resolution = float(np.linalg.norm(st.slopes(steps, lengths)))
-    of_curvature = float(np.linalg.norm(st.curvatures(steps, lengths)))
+    of_curvature = float(np.linalg.norm(st.slopes(steps, lengths, degree=2)))
     means = np.asarray(gains, dtype=float).mean(0)[np.argsort(lengths)]
     low, high = st.t_interval(slopes, resolution=resolution)
     estimate = {"slopes": slopes.tolist(), "mean": float(slopes.mean()), "low": low, "high": high}

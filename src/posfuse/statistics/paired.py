@@ -218,30 +218,18 @@ def holm(p_values: ArrayLike) -> Floats:
     return adjusted
 
 
-def slopes(gains: ArrayLike, lengths: ArrayLike) -> Floats:
+def slopes(gains: ArrayLike, lengths: ArrayLike, degree: int = 1) -> Floats:
     """Least-squares slope of each seed's gain over log2 length: gains (S, R), lengths (R,) -> (S,).
+    With degree=2 the coefficient of the squared log2 length, beside a straight line. NaN if there
+    are not more different lengths than the degree.
 
     The unit is the gains' per doubling of length. Each seed has one slope, so the tests above,
-    applied to slopes, test whether the gain grows with length. NaN where all lengths are equal.
+    applied to slopes, test whether the gain grows with length. If the gain follows a straight line,
+    the coefficients of degree 2 are 0 on average, so a test of them is one of lack of fit.
     """
     y, x = np.asarray(gains, dtype=float), np.log2(np.asarray(lengths, dtype=float))
-    x = x - x.mean()
-    return _without_noise(y @ x / (x @ x), y) if np.ptp(x) > 1e-9 else np.full(len(y), np.nan)
-
-
-def curvatures(gains: ArrayLike, lengths: ArrayLike) -> Floats:
-    """Least-squares coefficient of the squared log2 length in each seed's gain, beside a straight
-    line: gains (S, R), lengths (R,) -> (S,). NaN unless there are three different lengths.
-
-    It is 0 on average if the gain follows a straight line, so a test of it is one of lack of fit.
-    """
-    y, x = np.asarray(gains, dtype=float), np.log2(np.asarray(lengths, dtype=float))
-    if len(np.unique(x.round(9))) < 3:
+    if len(np.unique(x.round(9))) <= degree:
         return np.full(len(y), np.nan)
-    return _without_noise(np.linalg.lstsq(np.vander(x - x.mean(), 3), y.T)[0][0], y)
-
-
-def _without_noise(estimates: Floats, values: Floats) -> Floats:
-    """The estimates, with rounding errors set to 0, because the spread of rounding errors could
-    give any p-value."""
-    return np.where(np.abs(estimates) <= 1e-9 * np.abs(values).max(), 0.0, estimates)
+    found = np.polyfit(x - x.mean(), y.T, degree)[0]
+    # Rounding errors become 0, because their spread could give any p-value.
+    return np.where(np.abs(found) <= 1e-9 * np.abs(y).max(), 0.0, found)
