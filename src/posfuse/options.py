@@ -120,7 +120,7 @@ def _report(parser: ArgumentParser) -> None:
     chosen = "seeds whose validation selects each operator's best token scale and learning rate, "
     chosen += "as 0,1 or 0-4; the other seeds are tested (default: all seeds are used for both)"
     add("--select-seeds", metavar="SEEDS", help=chosen)
-    solved = "test result above which a run solves its task (default: of accuracies, halfway "
+    solved = "lowest test result of a run that solves its task (default: of accuracies, halfway "
     solved += "between chance and 100, where the runs of a cell are in two groups)"
     add("--solved", type=float, metavar="PERCENT", help=solved)
     listed = "operators in the family of Holm's adjustment, as concat,gate_scalar, or all "

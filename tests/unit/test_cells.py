@@ -166,6 +166,8 @@ def test_a_cell_counts_the_runs_that_were_best_at_their_last_evaluation():
     assert convergence_tables(convergence(without)) == []
 
 
-def test_a_run_exactly_at_the_threshold_does_not_solve_the_task() -> None:
-    """100 * 0.55 is 55.00000000000001."""
-    assert _row([100 * 0.55, 40.0, 55.1], None, 55.0)["solved"] == 1
+def test_a_run_exactly_at_the_threshold_solves_the_task() -> None:
+    """100 * 0.57 is 56.99999999999999."""
+    assert _row([100 * 0.57, 56.9, 57.1], None, 57.0)["solved"] == 2
+    pairs = {"scores": [100 * 0.57, 56.9], "baseline_scores": [56.9, 57.0]}
+    assert _row([57.0, 56.9], pairs, 57.0)["gained"] == 1

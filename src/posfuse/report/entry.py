@@ -120,9 +120,9 @@ def main(arguments: Namespace) -> list[str]:
     for option, points in (("--margin", criteria.margin), ("--effect", criteria.effect)):
         if not 0 < points < math.inf:
             raise InputError(f"{option}: must be above 0 (got {points:g})")
-    if criteria.solved is not None and not 1 < criteria.solved < 100:
+    if criteria.solved is not None and not 1 < criteria.solved <= 100:
         raise InputError(
-            f"--solved: must be in percent, below 100 (got {criteria.solved:g}), for example 90"
+            f"--solved: must be in percent, at most 100 (got {criteria.solved:g}), for example 90"
         )
     if arguments.table:
         sections = foreign_table.sections_of(arguments, criteria)

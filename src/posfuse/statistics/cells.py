@@ -18,7 +18,7 @@ APART = 1 / 8  # of the way from chance to 100 %: the distance of either group f
 
 
 def thresholds(runs: pd.DataFrame, criteria: Criteria) -> dict[str, float]:
-    """By corpus the test result in percent above which a run solves the task.
+    """By corpus the lowest test result in percent of a run that solves the task.
 
     With `Criteria.solved` this is the given number, for every corpus. Otherwise, for accuracies, it
     is halfway between chance (1 of C classes) and 100 %, for corpora where the runs of a cell are
@@ -27,9 +27,9 @@ def thresholds(runs: pd.DataFrame, criteria: Criteria) -> dict[str, float]:
     """
     if criteria.solved is not None:
         return dict.fromkeys(runs["data"].unique(), criteria.solved)
-    above: dict[str, float] = {}
+    limits: dict[str, float] = {}
     if criteria.metric != ACCURACY:
-        return above
+        return limits
     guesses = ACCURACY.guesses(classes_of(runs)).dropna()
     for data, group in runs[runs["data"].isin(guesses.index)].groupby("data", sort=False):
         way = 100 - guesses[data]
@@ -37,51 +37,51 @@ def thresholds(runs: pd.DataFrame, criteria: Criteria) -> dict[str, float]:
         of_cell = ACCURACY.of(group).groupby([group[axis] for axis in CELL])
         low, high = of_cell.min(), of_cell.max()
         if ((low <= middle - APART * way) & (high >= middle + APART * way)).any():
-            above[str(data)] = middle
-    return above
+            limits[str(data)] = middle
+    return limits
 
 
 def solved_cells(
-    runs: pd.DataFrame, comparisons: pd.DataFrame, above: dict[str, float],
+    runs: pd.DataFrame, comparisons: pd.DataFrame, limits: dict[str, float],
     metric: Metric = ACCURACY,
 ) -> pd.DataFrame:  # fmt: skip
-    """One row per cell of the corpora in `above`: CELL and `_row`. The cells of `compare` are
+    """One row per cell of the corpora in `limits`: CELL and `_row`. The cells of `compare` are
     compared with their baselines."""
     compared = {tuple(row[axis] for axis in CELL): row for row in comparisons.to_dict("records")}
     rows = []
-    for cell, group in runs[runs["data"].isin(above)].groupby(CELL, sort=False):
+    for cell, group in runs[runs["data"].isin(limits)].groupby(CELL, sort=False):
         rows.append(dict(zip(CELL, cell, strict=True)))
-        rows[-1] |= _row(metric.of(group).tolist(), compared.get(cell), above[str(cell[0])])
+        rows[-1] |= _row(metric.of(group).tolist(), compared.get(cell), limits[str(cell[0])])
     return pd.DataFrame(rows)
 
 
-def solved_best(best: pd.DataFrame, above: dict[str, float]) -> pd.DataFrame:
-    """One row per row of `OwnBest.best` of the corpora in `above`: CELL, at, baseline_at and
+def solved_best(best: pd.DataFrame, limits: dict[str, float]) -> pd.DataFrame:
+    """One row per row of `OwnBest.best` of the corpora in `limits`: CELL, at, baseline_at and
     `_row`, over the seeds that are tested."""
     labels = [*CELL, "at", "baseline_at"]
     rows = [
-        {name: row[name] for name in labels} | _row(row["scores"], row, above[row["data"]])
+        {name: row[name] for name in labels} | _row(row["scores"], row, limits[row["data"]])
         for row in best.to_dict("records")
-        if row["data"] in above
+        if row["data"] in limits
     ]
     return pd.DataFrame(rows)
 
 
-def _row(values: list[float], pairs: dict[Any, Any] | None, above: float) -> dict[str, Any]:
+def _row(values: list[float], pairs: dict[Any, Any] | None, limit: float) -> dict[str, Any]:
     """threshold, n, mean and std of the values in percent; solved (how many runs), share, low
     and high (exact interval) in percent; and of the paired seeds: pairs (how many), with and base
     (how many runs of either solve it), gained and lost (seeds that only one solves), difference,
     difference_low and difference_high (exact interval) in points, p_mcnemar (exact)."""
-    solves = np.round(values, 9) > above  # 100 * 0.55 is a little above 55
+    solves = np.round(values, 9) >= limit  # 100 * 0.57 is a little below 57
     n, k = len(solves), int(solves.sum())
     low, high = share_interval(k, n)
     row = {
-        "threshold": above, "n": n, "mean": float(np.mean(values)), "std": st.spread(values),
+        "threshold": limit, "n": n, "mean": float(np.mean(values)), "std": st.spread(values),
         "solved": k, "share": 100 * k / n, "low": 100 * low, "high": 100 * high,
     }  # fmt: skip
     if pairs is None:
         return row
-    one, base = (np.round(pairs[name], 9) > above for name in ("scores", "baseline_scores"))
+    one, base = (np.round(pairs[name], 9) >= limit for name in ("scores", "baseline_scores"))
     low, high = difference_interval(100.0 * (one.astype(float) - base))
     return row | {
         "pairs": len(one), "with": int(one.sum()), "base": int(base.sum()),

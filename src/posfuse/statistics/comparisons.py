@@ -31,7 +31,7 @@ class Criteria:
     alpha: float = 0.05
     select: tuple[int, ...] = ()  # seeds that choose values of tuned keys and are not tested
     metric: Metric = ACCURACY
-    solved: float | None = None  # percent above which a run solves its task; None: by corpus
+    solved: float | None = None  # lowest percent of a run that solves its task; None: by corpus
     primary: tuple[str, ...] = ()  # fusions in Holm's family; empty: all
 
     @property

@@ -22,9 +22,9 @@ OF = "{:.0f} of {:.0f}".format
 
 def section(sweep: Sweep) -> Section:
     runs, criteria = sweep.runs, sweep.criteria
-    above = thresholds(runs, criteria)
-    of_cells = solved_cells(runs, sweep.comparisons, above, criteria.metric)
-    of_best = solved_best(sweep.best.best, above)
+    limits = thresholds(runs, criteria)
+    of_cells = solved_cells(runs, sweep.comparisons, limits, criteria.metric)
+    of_best = solved_best(sweep.best.best, limits)
     notes = []
     if held := int(sweep.held.sum()):
         notes.append(
@@ -78,7 +78,7 @@ def _solved_table(
     columns: list[Column] = [
         *(at if "at" in frame else []),
         (metric.title, table.with_spread, "mean", "std"),
-        ("above", "{:g}".format, "threshold"),
+        ("at least", "{:g}".format, "threshold"),
         ("solved", OF, "solved", "n"),
         ("95 % exact", "{:.0f} to {:.0f}".format, "low", "high"),
         (f"{baseline} solved", OF, "base", "pairs"),
@@ -93,7 +93,7 @@ def _solved_table(
         columns,
         name=name,
         title=title,
-        caption=f"A run solves its task if its test {metric.title} is above this number of "
+        caption=f"A run solves its task if its test {metric.title} is at least this number of "
         f"percent. {metric.title}: mean ± standard deviation over all runs; if the runs form two "
         "groups, few runs are near this mean. solved: how many runs, and the exact "
         f"(Clopper-Pearson) 95 % interval of their share in %. {baseline} solved, difference (of "
