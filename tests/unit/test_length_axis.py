@@ -84,6 +84,14 @@ def test_a_run_without_a_test_at_its_trained_length_has_its_ordinary_test_there(
     assert [t.name for t in length_tables(rows, nothing, nothing, CRITERIA)] == ["lengths"]
 
 
+def test_a_number_that_no_text_has_as_its_length_is_left_out(tmp_path):
+    """A table cannot hold the largest of these numbers."""
+    lengths = {key: {"accuracy": 0.5} for key in ("0", "032", "32", "9" * 20, "9" * 5000)}
+    write_record(tmp_path, 0.9, lengths=lengths, **TRAINED)
+    rows = by_test_length(collect(tmp_path)[0])
+    assert rows["test_length"].tolist() == [16, 32]
+
+
 def test_claims_of_kind_extrapolates_are_about_the_area(runs):
     rng = np.random.default_rng(0)
     noisy = runs.copy()

@@ -18,7 +18,7 @@ from posfuse.runs.identity import flatten
 from posfuse.runs.measurements import CLASSES, OTHER, WINDOWS
 from posfuse.runs.records import Record
 
-BY_LENGTH = re.compile(r"(lengths|sliding)\.([0-9]+)\.(\w+)")
+BY_LENGTH = re.compile(r"(lengths|sliding)\.([1-9][0-9]{0,8})\.(\w+)")  # an int64 holds it
 
 
 def row_of(path: Path, record: Record) -> dict[str, Any]:
