@@ -83,7 +83,7 @@ def _solved_table(
         ("95 % exact", "{:.0f} to {:.0f}".format, "low", "high"),
         (f"{baseline} solved", OF, "base", "pairs"),
         ("difference", "{:+.2f}".format, "difference"),
-        ("95 % exact", interval, "difference_low", "difference_high"),
+        ("95 % of it", interval, "difference_low", "difference_high"),
         ("gained", table.count, "gained"),
         ("lost", table.count, "lost"),
         ("p McNemar", p_value, "p_mcnemar"),
