@@ -17,7 +17,6 @@ from posfuse.statistics import cautions as st
 from posfuse.statistics.cautions import Arm
 from posfuse.statistics.comparisons import Criteria, compare
 from posfuse.statistics.own_best import own_best
-from posfuse.statistics.power import decision_power
 from posfuse.study import caveats as cautions
 from posfuse.study import results_page, subcommands
 from posfuse.study.configurations import compose
@@ -180,21 +179,6 @@ def test_a_plan_with_repeats_counts_repeats_and_is_not_tuned_once():
     study = replace(STUDY, tuning=tuning, testing=testing, assumed=Assumed(2.0, 0.5, 0.1))
     drawn = dict.fromkeys(STUDY.arms, DRAWN)
     assert cautions.of_plan(study, drawn) == [f"caution: {st.FEW_VALUES} (looks at 4)"]
-
-
-@pytest.mark.parametrize(
-    ("spread", "minus", "is_small"),
-    [(0.7, [], False), (1.1, [], True), (0.7, ["mul", "none"], True)],
-)
-def test_a_plan_names_a_margin_that_its_seeds_rarely_show(spread, minus, is_small):
-    """Two hypotheses share 0.05, and a difference of differences has sqrt(2) times the spread."""
-    expected = spread * (2**0.5 if minus else 1)
-    assert (decision_power(0.0, expected, 8, 1.0, np.inf, 0.025) < 0.45) == is_small
-    arms = STUDY.arms | {"mul": {"fusion": "mul"}, "none": {"fusion": "none"}}
-    same = replace(STUDY.hypotheses[1], minus=minus)
-    study = replace(STUDY, arms=arms, assumed=Assumed(2.0, spread), hypotheses=[H, same])
-    line = f"caution: {cautions.MARGIN} (same)"
-    assert cautions.of_plan(study, dict.fromkeys(arms, DRAWN)) == [line] * is_small
 
 
 @pytest.mark.parametrize(

@@ -16,17 +16,12 @@ from posfuse.statistics.cautions import (
     sentence,
     shared_by_all,
 )
-from posfuse.statistics.contrasts import EQUIVALENT
-from posfuse.statistics.sequential import chances
-from posfuse.study.looks import Progress, can_decide
+from posfuse.study.looks import Progress
 from posfuse.study.plan import Plan
 from posfuse.study.repeats import unit_of, units_of
 from posfuse.study.run_table import RECORD
 from posfuse.study.scores import best_was_last, guesses, outcomes
 from posfuse.study.spec import Study
-
-IDLE = "too few seeds for an exact test of solved runs"
-MARGIN = "margin so small that less than half of such studies show the expected equivalence"
 
 
 def of_verdicts(plan: Plan, state: Progress, runs: pd.DataFrame) -> dict[str, Cautions]:
@@ -86,23 +81,7 @@ def of_plan(study: Study, settings: Mapping[str, Mapping[str, Any]]) -> list[str
     found = cautions(arms, min(early, default=FEWEST), few=few(study))
     if early:
         found[few(study)] = [f"looks at {', '.join(map(str, early))}"]
-    if idle := [n for look, n in enumerate(study.looks.seeds) if _is_idle(study, look)]:
-        found[IDLE] = [f"looks at {', '.join(map(str, idle))}"]
-    for h in [h for h in study.hypotheses if h.expects == "equivalent"]:
-        spread, family = study.expected_spread(h), len(study.families[h.family])
-        if chances(0.0, spread, h.margins, study.looks, family)[-1][EQUIVALENT] < 1 / 2:
-            found.setdefault(MARGIN, []).append(h.name)
     return [f"caution: {sentence({text: names})}" for text, names in found.items()]
-
-
-def _is_idle(study: Study, look: int) -> bool:
-    """True if a look can decide no hypothesis, because all are about solved runs."""
-    families = study.families
-    return not any(
-        h.solved is None or can_decide(h, len(families[h.family]), study.looks, look, d)
-        for h in study.hypotheses
-        for d in (0.0, 100.0)
-    )
 
 
 def few(study: Study) -> str:
