@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from commands import called
 from posfuse.data import corpora
 from posfuse.errors import HubUnreachable, InputError
-from posfuse.runs import configs, identity, records
+from posfuse.runs import identity, records
 from posfuse.study import arm_sweep, configurations, forecast, run_table, stages, subcommands
 from posfuse.study.arm_sweep import ArmSweep, RunsFailed
 from posfuse.study.plan import Choice, Plan, freeze, provenance
@@ -164,21 +164,12 @@ def test_a_run_that_diverged_is_identified_by_its_failure_and_needs_no_texts(swe
         assert "failure.json is damaged" in sweep.reasons("c", [1])["c", 1]
 
 
-def test_only_an_arms_own_run_counts_as_one_that_diverged(sweep):
-    """Its config.yaml identifies it, since failures of earlier versions do not."""
+def test_a_failure_that_does_not_identify_a_run_that_diverged_is_no_result(sweep):
     folder = sweep.folder / OF_C
     (folder / records.RESULT).unlink()
     write_failure(folder, "diverged", "m")
-    config = {"fusion": {"name": "concat"}, "seed": 1, "sweep_id": "x", "data": {"name": "tiny"},
-              "encoding": {"name": "sinusoidal"}}  # fmt: skip
-    (folder / "config.yaml").write_text(yaml.safe_dump(config))
-    own = identity.settings(configs.read_config(folder)) | {"seed": 0}
-    sweep.configs = CONFIGS | {"c": identity.fingerprint_of(own)}
-    assert sweep.results("c", [1]) == {("c", 1): None}
-    sweep.configs = CONFIGS
-    assert sweep.results("c", [1]) == {}
-    assert OTHER in sweep.reasons("c", [1])["c", 1]
-    write_failure(folder, "failed", "m")
+    assert sweep.reasons("c", [1]) == {("c", 1): "m"}
+    write_failure(folder, "failed", "m", run=own())
     assert sweep.reasons("c", [1]) == {("c", 1): "m"}
 
 

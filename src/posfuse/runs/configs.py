@@ -12,7 +12,7 @@ from posfuse import untrusted
 from posfuse.config import Config
 from posfuse.errors import Diverged, InputError, input_errors
 from posfuse.runs.identity import CONTENTS, files_of, fingerprint, own_code
-from posfuse.runs.records import Record, identity, read_failure, replacing
+from posfuse.runs.records import read_failure, replacing
 
 CONFIG = "config.yaml"
 
@@ -43,20 +43,13 @@ def read_config(folder: Path) -> Config:
     return cfg
 
 
-def failed_run(folder: Path, failure: Record) -> Record:
-    """The identity of the run in a folder that failed, as in a record. Failures of earlier versions
-    lack it; then config.yaml identifies the run, if its texts have not moved. Raises as
-    `read_config`."""
-    return failure.get("run") or identity(read_config(folder), folder)
-
-
 def has_diverged(folder: Path, cfg: Config) -> bool:
-    """True if the run with this config and today's code diverged in this folder. Raises as
-    `read_config`."""
+    """True if the run with this config and today's code diverged in this folder. False if the
+    failure does not identify its run."""
     failure = read_failure(folder)
-    if failure is None or failure["kind"] != Diverged.kind:
+    if failure is None or failure["kind"] != Diverged.kind or not failure.get("run"):
         return False
-    run = failed_run(folder, failure)
+    run = failure["run"]
     is_own = run["fingerprint"] == fingerprint(cfg)
     return is_own and run.get("code") in (None, own_code(cfg).get("code"))
 

@@ -20,7 +20,7 @@ from omegaconf import OmegaConf
 from posfuse.config import CONF_DIR
 from posfuse.errors import AlreadyRunning, Diverged, InputError
 from posfuse.process import signals
-from posfuse.runs import configs, identity, records
+from posfuse.runs import identity, records
 from posfuse.runs.folders import folders_of
 from posfuse.runs.multirun import conflict_of, read_multirun
 from posfuse.study.given import PATH
@@ -165,11 +165,10 @@ class ArmSweep:
                 failure["kind"] in (AlreadyRunning.kind, records.INTERRUPTED)
             ):
                 return None, MISSING, None
-            elif failure["kind"] != Diverged.kind:
+            elif failure["kind"] != Diverged.kind or not failure.get("run"):
                 return None, failure["message"], None
             else:
-                path = folder / records.FAILURE
-                identity_of = configs.failed_run(folder, failure)
+                path, identity_of = folder / records.FAILURE, failure["run"]
         except InputError as error:
             return None, str(error), None
         refused = refusal(identity_of, seed, self.configs[arm], self.plan)
