@@ -186,12 +186,8 @@ def freeze(study: Study, choices: dict[str, Choice], configs: dict[str, str], fo
 
 def _content(study: Study) -> dict[str, Any]:
     """The study without its search path, because the fingerprints depend on the content of its
-    files, and without a key that earlier versions lack, if it has no value."""
-    content = {key: value for key, value in asdict(study).items() if key != "searchpath"}
-    for h in content["hypotheses"]:
-        if h["assumed"] is None:
-            del h["assumed"]
-    return content
+    files."""
+    return {key: value for key, value in asdict(study).items() if key != "searchpath"}
 
 
 def read_plan(study: Study, folder: Path, has_tested: bool) -> Plan | None:
@@ -204,15 +200,10 @@ def read_plan(study: Study, folder: Path, has_tested: bool) -> Plan | None:
         return None
     frozen = load_plan(path)
     changed = identity.differing(_content(study), _content(frozen.study))
-    if not changed and frozen.numerics == identity.NUMERICS:
+    if not changed:
         return replace(frozen, study=study)
     if not has_tested:
         return None
-    if not changed:
-        raise InputError(
-            f"{path}: frozen by a version of posfuse with other numbers; use that version, or copy "
-            "the study to a new name and give it fresh test seeds"
-        )
     raise InputError(
         f"{path}: the study was changed after test seeds ran ({', '.join(changed)}); restore its "
         "file, or copy it to a new name and give it fresh test seeds"
