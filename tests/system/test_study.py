@@ -78,7 +78,8 @@ def test_a_study_ends_with_a_report_that_names_its_plan(undisturbed):
     plan = plan_in(folder)
     page = (folder / "multirun/mine/report/index.html").read_text()
     assert plan["digest"] in page
-    assert f"Study mine, plan {plan['digest'][:16]}" in shown
+    assert f"Plan {plan['digest'][:16]}, frozen at 2" in shown
+    assert "results: multirun/mine/report/index.html; next: open it in a browser" in shown
     assert page.index(f"Plan {plan['digest'][:16]}, frozen at 2") < page.index("Hypotheses")
     assert len(list((folder / "multirun/mine_tune").rglob(records.RESULT))) == 20
     tested = list((folder / "multirun/mine_test").rglob(records.RESULT))
@@ -173,7 +174,7 @@ def test_repeated_tuning_is_judged_by_the_means_of_repeats(study):
         hypotheses=GOOD["hypotheses"][:1],
         assumed__between=1,
     )
-    assert ", 2 repeats." in printed("run", path, folder)
+    assert "of means over each repeat's seeds." in printed("run", path, folder)
     report = folder / "multirun/repeated/report"
     frame = pd.read_csv(report / "runs.csv")
     assert frame.groupby("stage").size().to_dict() == {"testing": 12, "tuning": 12}

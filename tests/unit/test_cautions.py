@@ -13,12 +13,13 @@ from posfuse.config import CONF_DIR
 from posfuse.evidence.collect import collect
 from posfuse.report import page as report_page
 from posfuse.report.sections.cautions_table import cautions_section
+from posfuse.report.terminal import show
 from posfuse.statistics import cautions as st
 from posfuse.statistics.cautions import Arm
 from posfuse.statistics.comparisons import Criteria, compare
 from posfuse.statistics.own_best import own_best
 from posfuse.study import caveats as cautions
-from posfuse.study import results_page, subcommands
+from posfuse.study import results_page
 from posfuse.study.configurations import compose
 from posfuse.study.looks import progress
 from posfuse.study.plan import Choice, Plan
@@ -128,22 +129,12 @@ def test_the_table_has_each_caution_once():
         "caution: fewer than 8 seeds", "caution: close to guessing (a, b)",
         "caution: best value at the edge of those tried (c)",
     ]  # fmt: skip
-    assert st.shared_by_all(found) == {st.FEW: []}
     assert cautions_section({"gain": {}}).tables == ()
     mixed = {"gain": {st.LAST: []}, "position": {st.LAST: ["c"]}, "other": {}}
     assert lines_of(cautions_section(mixed)) == [f"caution: {st.LAST} (all arms of gain, c)"]
     many = {f"h{i}": {st.CHANCE: [f"arm{i}"]} for i in range(10)}
     (row,) = cautions_section(many | {"last": {}}).tables[0].rows
     assert [cell.split(", ")[-1] for cell in row[1:]] == ["2 more", "2 more"]
-
-
-def test_a_page_with_a_table_names_a_shared_caution_once():
-    leans = {"a": {st.CHANCE: ["x"]}, "b": {st.CHANCE: ["x"], st.EDGE: ["y"]}, "c": {}}
-    own, _ = cautions.sentences(leans, has_table=True)
-    assert own["a"] == "The table of cautions has more about a."
-    assert own["b"] == f"Caution: {st.EDGE} (y). The table of cautions has more about b."
-    assert own["c"] == ""
-    assert cautions.sentences(leans)[0]["a"] == f"Caution: {st.CHANCE} (x)."  # the terminal
 
 
 H = Hypothesis("gain", "Concat gains.", "concat", "add", expects="greater")
@@ -222,14 +213,14 @@ def test_a_plans_settings_are_composed(settings, lines, tmp_path):
 def shown(plan, runs):
     """What posfuse study prints of the verdicts; in no terminal wider than the terminal."""
     for width in (40, 80, 200):
-        console = Console(file=io.StringIO(), width=width)
-        subcommands._show(plan, progress(plan.study, runs), runs, console)
+        console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+        show(results_page.verdict_sections(plan, progress(plan.study, runs), runs), console)
         text = console.file.getvalue()
         assert max(map(len, text.splitlines())) <= width
     return " ".join(text.split())
 
 
-def test_the_terminal_has_the_cautions_below_the_verdict():
+def test_the_terminal_has_the_verdicts_and_then_their_cautions():
     groups = [21, 70, 20, 69, 20, 21, 70, 22]
     runs = study_runs(add=[20, 21, 19, 20] * 2, concat=groups, mul=[20.5, 21, 19, 20.5] * 2)
     arms = {**STUDY.arms, "mul": {"fusion": "mul"}}
@@ -238,10 +229,12 @@ def test_the_terminal_has_the_cautions_below_the_verdict():
     study = replace(STUDY, arms=arms, hypotheses=[H, other], tuning=tuning)
     choices = {arm: Choice({"optim.lr": 1}, 50.0, ["optim.lr"] * (arm == "mul")) for arm in arms}
     text = shown(Plan(study, choices, {}, "d"), runs)
-    first, second = (text.index(f"Caution: {st.CHANCE} ({who})") for who in ("add", "mul, add"))
-    assert first < text.index(f"{st.GROUPS} (concat).") < text.index(' "Other."') < second
-    assert f"{st.EDGE} (mul)." in text
-    assert f"Caution, all verdicts: {st.TUNED}." in text
+    assert text.startswith("q 2 hypotheses: 1 equivalent, 1 undecided. undecided: gain: Concat ")
+    assert ' seeds equivalent: other: "Other." +0.2 (' in text
+    assert text.endswith(
+        f"caution: {st.TUNED} caution: {st.CHANCE} (add, mul) caution: {st.GROUPS} (concat) "
+        f"caution: {st.EDGE} (mul)"
+    )
 
 
 def test_the_report_has_the_cautions_as_a_table(tmp_path, monkeypatch):
@@ -261,7 +254,7 @@ def test_the_report_has_the_cautions_as_a_table(tmp_path, monkeypatch):
 def test_a_hypothesis_without_a_look_has_no_caution():
     plan = Plan(STUDY, {}, {}, "d")
     assert cautions.of_verdicts(plan, progress(STUDY, study_runs()), study_runs()) == {}
-    assert "Caution" not in shown(plan, study_runs())
+    assert "caution" not in shown(plan, study_runs())
 
 
 def test_a_run_that_diverged_has_no_settings_and_counts_as_guessing():

@@ -63,13 +63,14 @@ def test_each_repeat_has_trials_and_seeds_of_its_own():
 def test_verdicts_are_about_the_means_of_repeats():
     """By hand: repeat 1 has (60 + 64) / 2 - (50 + 52) / 2 = 11 points."""
     own = study()
-    gain, null = progress(own, RUNS).verdicts
+    state = progress(own, RUNS)
+    gain, null = state.verdicts
     assert (gain.differences, null.differences) == ([11, 9, 8], [1, -2, -1])
     assert (gain.verdict, gain.decision.n) == ("supported", 3)
     assert gain.decision.p_difference == pytest.approx(stats.ttest_1samp([11, 9, 8], 0).pvalue)
     assert tables.numbers(gain, own.measured).endswith(", 3 repeats.")
-    assert "mean over repeats of tuning" in tables.legend(own)
-    assert "For tunings like these, the chance" in tables.legend(own)
+    wanted = "Paired differences in points of test accuracy, of means over each repeat's seeds. "
+    assert tables.verdict_table(own, state).caption.startswith(wanted)
     null = null.hypothesis
     assert (null.name, null.family, null.expects) == (NULL_ARM, "control", "equivalent")
 

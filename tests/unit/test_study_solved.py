@@ -1,12 +1,10 @@
 """Hypotheses about the share of solved runs: exact tests, their interval, plans and pages."""
 
-import io
 from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
-from rich.console import Console
 from scipy import stats
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.proportion import proportion_confint
@@ -15,7 +13,7 @@ from posfuse.evidence.metric import ACCURACY
 from posfuse.statistics import cautions as st
 from posfuse.statistics import shares
 from posfuse.statistics.sequential import Looks, Margins, chances, decide_at
-from posfuse.study import caveats, forecast, looks, results_page, subcommands, tables
+from posfuse.study import caveats, forecast, looks, results_page, tables
 from posfuse.study.plan import Choice, Plan
 from posfuse.study.reading import read_study
 from posfuse.study.scores import outcomes
@@ -164,7 +162,8 @@ def test_later_seeds_of_a_decided_hypothesis_have_an_exact_interval():
 
 def test_a_study_judges_the_share_and_shows_the_accuracy_of_solved_runs():
     own = study()
-    (v,) = looks.progress(own, RUNS).verdicts
+    state = looks.progress(own, RUNS)
+    (v,) = state.verdicts
     assert (v.verdict, v.decision.n, v.decision.mean) == ("supported", 16, 68.75)
     assert v.decision.p_difference == 2 * 0.5**11
     assert (v.solved.arm, v.solved.than, v.solved.both.n) == (15, 4, 4)
@@ -177,8 +176,8 @@ def test_a_study_judges_the_share_and_shows_the_accuracy_of_solved_runs():
         "16 seeds. Solved runs: 15 of concat, 4 of add. Accuracy where both are solved: +1.0 (95 % "
         "interval -0.3 to +2.3), 4 seeds, exploratory."
     )
-    assert "A run is solved if its test accuracy is at least 90 %" in tables.legend(own)
-    assert "about normal" not in tables.legend(own)
+    caption = tables.verdict_table(own, state).caption
+    assert "A run is solved if its test accuracy is at least 90 %." in caption
     assert looks.progress(study(solved=None), RUNS).verdicts[0].solved is None
     never_both = study_runs(add=[30.0] * 16, concat=[95.0] * 16)
     (v,) = looks.progress(own, never_both).verdicts
@@ -192,9 +191,11 @@ def test_captions_name_the_share_or_both_quantities():
     assert caption.startswith(f"Paired differences in points of {of_share}. ")
     own.hypotheses[0].solved = None
     both = f"points of test accuracy, or of {of_share}"
-    assert tables.legend(own).startswith(f"Differences in {both}: mean over seeds")
+    caption = tables.verdict_table(own, state).caption
+    assert caption.startswith(f"Paired differences in {both}. ")
     own.hypotheses[1].outcome = "beyond"
-    assert "if its test accuracy is at least 90 % beyond the trained length." in tables.legend(own)
+    caption = tables.verdict_table(own, state).caption
+    assert "if its test accuracy is at least 90 % beyond the trained length." in caption
     beyond = replace(state.verdicts[1], hypothesis=own.hypotheses[1])
     assert "Accuracy beyond the trained length where both are" in tables.numbers(beyond, ACCURACY)
 
@@ -205,7 +206,6 @@ def test_a_hypothesis_alone_may_be_about_solved_runs():
     mean, share = looks.progress(own, RUNS).verdicts
     assert mean.decision.mean == pytest.approx(np.mean(np.subtract([*CONCAT[:-1], 20], ADD)))
     assert share.decision.mean == 6.25
-    assert "about normal" in tables.legend(own)
     both = study("mean", "share")
     both.hypotheses[1].solved = 95.0
     assert [h.solved for h in replace(both).hypotheses] == [90, 95]  # the study's is the default
@@ -238,18 +238,8 @@ def test_seeds_without_a_gained_or_lost_pair_promise_no_such_seeds():
     assert chance[equivalent].sum() == pytest.approx(0.8, abs=0.04)
 
 
-HINT = "a study with `solved: 90` compares"
-
-
 def plan_of(own):
     return Plan(own, {arm: Choice({}) for arm in own.arms}, {}, "d")
-
-
-def shown(own, state, runs):
-    """The verdicts on the terminal."""
-    console = Console(file=io.StringIO(), width=200)
-    subcommands._show(plan_of(own), state, runs, console)
-    return console.file.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -257,27 +247,13 @@ def shown(own, state, runs):
     [(20.0, True, False), (20.1, False, False), (None, False, True)],
 )
 def test_cautions_are_about_what_is_compared(solved, is_guessed, by_mean):
-    """A threshold that guessing reaches, or two groups of runs: the terminal names the key."""
+    """A threshold that guessing reaches, or two groups of runs."""
     own = study(solved=solved)
     state = looks.progress(own, RUNS)
     found = caveats.of_verdicts(plan_of(own), state, RUNS)["gain"]
     assert found.get(st.GUESSED) == (["concat", "add"] if is_guessed else None)
     assert (st.GROUPS in found) == by_mean
-    assert (HINT in shown(own, state, RUNS)) == by_mean
     assert results_page.hypotheses(state.verdicts, own).axes
-
-
-@pytest.mark.parametrize(
-    "changes", [{"minus": ["mul", "sub"]}, {"than": ["add", "mul"]}, {"metric": "bits_per_byte"}]
-)
-def test_no_hint_names_a_key_that_the_study_refuses(changes, monkeypatch):
-    own = study(solved=None)
-    own.metric = changes.pop("metric", own.metric)
-    own.hypotheses = [replace(own.hypotheses[0], **changes)]
-    monkeypatch.setattr(caveats, "of_verdicts", lambda *_: {"gain": {st.GROUPS: ["concat"]}})
-    text = shown(own, looks.progress(own, study_runs()), {})
-    assert st.GROUPS in text
-    assert HINT not in text
 
 
 def test_a_plan_shows_the_looks_that_can_decide_nothing():

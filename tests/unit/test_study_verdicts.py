@@ -75,7 +75,7 @@ def test_fewer_bits_per_byte_are_less():
     table = results_by_arm.arms_table(plan_of(study), runs)
     assert table.columns[:3] == ["arm", "test bits per byte", "beyond"]
     assert table.rows[0][:3] == ["add", "2.3000 ± 0.0816 (4)", "3.3000 ± 0.0816 (4)"]
-    assert "bits per byte" in tables.legend(study).lower()
+    assert "bits per byte" in tables.verdict_table(study, state).caption
     caption = results_page.hypotheses(state.verdicts, study).get_suptitle()
     assert ", or of its mean beyond the trained length;" in " ".join(caption.split())
 
@@ -98,7 +98,7 @@ def test_the_figure_of_hypotheses_has_a_block_for_each_family_and_a_mark_for_eac
     (text,) = blocks[0].texts
     assert text.get_text().startswith("+16.00 [")
     assert text.get_text().endswith("n=8, decided at 4")
-    assert tables.answer(first, ACCURACY, "").difference.startswith("+16.0 (")
+    assert tables.answer(first, ACCURACY).difference.startswith("+16.0 (")
 
 
 def test_each_arm_has_the_chance_and_the_resolution_of_its_own_corpus():
@@ -212,7 +212,7 @@ def test_the_tables_show_choices_convergence_and_budgets():
     plan = plan_of(study, concat=Choice({"optim.lr": 0.01}, 61.0, ["optim.lr"]))
     (row,) = results_by_arm.arms_table(plan, runs).rows
     assert row == ["concat", "optim.lr=0.01‡", "61.00", "57.50 ± 25.00 (4)", "1", "100 % *"]
-    assert "not finished" in tables.headline(study, progress(study, study_runs()))[0]
+    assert "not finished" in tables.headline(progress(study, study_runs()))
     assert results_by_arm.budget_table(plan) is None
     tuned = plan_of(study, a=Choice({}, 3.0, [], [1.0, 2.0, 6.0]))
     rows = results_by_arm.budget_table(tuned).rows

@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pandas as pd
 from rich.console import Console
-from rich.text import Text
 
 from posfuse.data.names import check_printable
 from posfuse.errors import InputError
 from posfuse.evidence.collect import collect, declared_family
 from posfuse.evidence.metric import metric_of
-from posfuse.report import foreign_table, formats, page
+from posfuse.report import foreign_table, page
 from posfuse.report.sections import (
     answer,
     by_document,
@@ -33,13 +32,10 @@ from posfuse.report.sections import (
 )
 from posfuse.report.sections.section import Section
 from posfuse.report.sweep import Sweep
-from posfuse.report.table import Table
+from posfuse.report.terminal import show
 from posfuse.runs.seeds import seeds_of
 from posfuse.statistics.comparisons import Criteria, criteria_for
-from posfuse.statistics.contrasts import DECIDED
 from posfuse.verdicts.claims import read_claims
-
-MOST = 8  # decided comparisons on the terminal
 
 # In the order of the terminal, and of the page within a chapter.
 SECTIONS = (
@@ -52,28 +48,6 @@ def sections_of(sweep: Sweep) -> list[Section]:
     """The sections for which the sweep has results."""
     sections = (module.section(sweep) for module in SECTIONS)
     return [section for section in sections if section is not None]
-
-
-def show(sections: list[Section], console: Console, path: Path) -> None:
-    """Print the answer with its decided rows and their basis, the terminal's part of each section,
-    the notes, and the path of the page."""
-    top = page.top_of(sections)
-    rows = [answer for answer in top.answers if answer.verdict in DECIDED]
-    lines = [
-        f"{a.verdict}: {a.comparison}: {a.difference}, {a.n} {top.counted}" for a in rows[:MOST]
-    ]
-    lines += [f"and {len(rows) - MOST} more, on the page"] * (len(rows) > MOST)
-    for i, line in enumerate([*top.lead, *lines, *top.basis]):
-        style = "" if i else "bold"
-        console.print(Text(line, style=style), soft_wrap=not console.is_terminal)
-    console.print()
-    shown = [part for s in sections for part in s.shown]
-    for part in [*shown, *page.notes_of(sections)]:
-        if isinstance(part, str):
-            console.print(Text(part), soft_wrap=not console.is_terminal)
-        else:
-            console.print(formats.Fitted(part) if isinstance(part, Table) else part)
-    console.print(Text(f"results: {path}; next: open it in a browser"), soft_wrap=True)
 
 
 def seeds_in(text: str, known: Iterable[int]) -> tuple[int, ...]:

@@ -30,9 +30,6 @@ TUNED = "tuned once, and no interval contains the noise of tuning"
 CHANCE = "close to guessing"
 GUESSED = "guessing reaches the limit of a solved run"
 GROUPS = "runs in two groups, which makes a t-interval unreliable"
-INSTEAD = (
-    "Runs in two groups: a study with `solved: 90` compares the shares of solved runs instead."
-)
 LAST = "still improving in most runs"
 EDGE = "best value at the edge of those tried"
 # The order of rows in the table of cautions:
@@ -149,14 +146,6 @@ def _limits(n: int) -> NDArray[np.float64]:
     ratios = separations(np.sort(draws, axis=1))
     usual = np.quantile(ratios, 1 - LEVEL, axis=0)
     return np.asarray(usual * np.quantile((ratios / usual).max(axis=1), 1 - LEVEL))
-
-
-def shared_by_all(of_verdicts: Mapping[str, Cautions]) -> Cautions:
-    """The cautions that all verdicts have, for the same arms; empty with one verdict."""
-    first, *others = of_verdicts.values() or [{}]
-    return {
-        text: a for text, a in first.items() if others and all(o.get(text) == a for o in others)
-    }
 
 
 def sentence(own: Cautions) -> str:

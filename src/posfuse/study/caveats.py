@@ -1,6 +1,5 @@
 """Cautions about the verdicts of a study, and cautions that are known from its plan."""
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +13,6 @@ from posfuse.statistics.cautions import (
     Cautions,
     cautions,
     sentence,
-    shared_by_all,
 )
 from posfuse.study.looks import Progress
 from posfuse.study.plan import Plan
@@ -54,23 +52,6 @@ def of_verdicts(plan: Plan, state: Progress, runs: pd.DataFrame) -> dict[str, Ca
             arms, v.decision.n, study.convergence.most_last, few(study), h.solved
         )
     return by_name
-
-
-def sentences(
-    by_name: Mapping[str, Cautions], has_table: bool = False
-) -> tuple[dict[str, str], str]:
-    """The cautions of each hypothesis, and a sentence about all of them. Without cautions a text is
-    empty. With `has_table`, a caution that several hypotheses share is only in the table."""
-    of_all = shared_by_all(by_name)
-    counts = Counter((text, *arms) for each in by_name.values() for text, arms in each.items())
-    own = {}
-    for name, each in by_name.items():
-        rest = {text: arms for text, arms in each.items() if text not in of_all}
-        named = {t: arms for t, arms in rest.items() if not has_table or counts[t, *arms] == 1}
-        texts = [f"Caution: {sentence(named)}."] * bool(named)
-        texts += [f"The table of cautions has more about {name}."] * (len(named) < len(rest))
-        own[name] = " ".join(texts)
-    return own, f"Caution, all verdicts: {sentence(of_all)}." if of_all else ""
 
 
 def of_plan(study: Study, settings: Mapping[str, Mapping[str, Any]]) -> list[str]:

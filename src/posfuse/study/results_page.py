@@ -1,6 +1,6 @@
 """The report of a study: a page, its tables and its figures, in the study's folder."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from posfuse.report.table import Table
 from posfuse.runs.identity import flatten
 from posfuse.runs.measurements import Diagnostic, read_table
 from posfuse.runs.records import DIAGNOSTICS
-from posfuse.statistics.cautions import Cautions
 from posfuse.study import caveats, results_by_arm, tables
 from posfuse.study.arm_sweep import OUTPUT
 from posfuse.study.looks import HypothesisVerdict, Progress
@@ -53,17 +52,16 @@ def _measurements(run: dict[Any, Any]) -> dict[str, float]:
 
 def write(
     name: str, plan: Plan, state: Progress, runs: pd.DataFrame, folder: Path, command: str
-) -> list[str]:
-    """Write the report of the runs of both stages into folder/report. Returns its first lines: the
-    plan and the answer. `command` runs the study."""
+) -> tuple[list[Section], Path]:
+    """Write the report of the runs of both stages into folder/report. Returns its sections and the
+    path of its page. `command` runs the study."""
     study, out = plan.study, folder / "report"
     sections = [*sections_of(plan, state, runs), _runs(runs, study.measured, out)]
     tested = runs[runs["stage"] == "testing"]
     sections.append(plan_section(plan, tested, folder))
     records = pd.DataFrame(map(flatten, tested[RECORD].dropna()))
-    page.write(sections, name, command, records, out, runs.drop(columns=RECORD))
-    headline = " ".join(tables.headline(study, state))
-    return [f"Study {name}, plan {plan.digest[:16]}: {study.question}", headline]
+    path = page.write(sections, name, command, records, out, runs.drop(columns=RECORD))
+    return sections, path
 
 
 def _runs(runs: pd.DataFrame, metric: Metric, out: Path) -> Section:
@@ -89,14 +87,12 @@ def sections_of(plan: Plan, state: Progress, runs: pd.DataFrame) -> list[Section
     """What the study found, in the order of the page."""
     study, metric = plan.study, plan.study.measured
     tested = runs[runs["stage"] == "testing"]
-    by_name = caveats.of_verdicts(plan, state, tested)
     by_ratio = f"{metric.heading} and the ratio of token to position."
     ratios = drawing(results_by_arm.ratios, runs[runs["norm_ratio"] > 0], study, caption=by_ratio)
     by_length = f"{metric.heading} by test length."
     lengths = drawing(results_by_arm.lengths, tested, study, caption=by_length)
     return [
-        _hypotheses(plan, state, by_name),
-        cautions_section(by_name, "hypotheses", RESULTS),
+        *verdict_sections(plan, state, tested),
         *_of(results_by_arm.arms_table(plan, tested), ratios),
         *_of(results_by_arm.tuning_table(plan, tested)),
         *_of(results_by_arm.lengths_table(tested, metric), lengths),
@@ -110,20 +106,24 @@ def _of(table: Table | None, drawings: Sequence[Drawing] = ()) -> list[Section]:
     return [Section(RESULTS, drawings=drawings, tables=[table])] if table else []
 
 
-def _hypotheses(plan: Plan, state: Progress, by_name: Mapping[str, Cautions]) -> Section:
+def verdict_sections(plan: Plan, state: Progress, tested: pd.DataFrame) -> list[Section]:
+    """The verdicts so far and their cautions. `tested` are the test runs."""
+    by_name = caveats.of_verdicts(plan, state, tested)
+    return [_hypotheses(plan, state), cautions_section(by_name, "hypotheses", RESULTS)]
+
+
+def _hypotheses(plan: Plan, state: Progress) -> Section:
     study, frozen = plan.study, f", frozen at {plan.frozen}" if plan.frozen else ""
     metric, margins = study.measured, {h.margins.equivalence for h in study.hypotheses}
-    of_each, of_all = caveats.sentences(by_name, has_table=True)
     return Section(
         RESULTS,
-        lead=[study.question, tables.headline(study, state)[0]],
-        basis=[*filter(None, [of_all]), f"Plan {plan.digest[:16]}{frozen}."],
-        answers=[
-            tables.answer(v, metric, of_each.get(v.hypothesis.name, "")) for v in state.verdicts
-        ],
+        lead=[study.question, tables.headline(state)],
+        basis=[tables.compared(study), f"Plan {plan.digest[:16]}{frozen}."],
+        answers=[tables.answer(v, metric) for v in state.verdicts],
         margin=min(margins) if len(margins) == 1 else 0,
         unit=metric.unit,
         counted=study.units,
+        is_listed=True,
         drawings=drawing(
             hypotheses, state.verdicts, study, caption="Each hypothesis and its difference."
         ),

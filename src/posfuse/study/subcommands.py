@@ -10,13 +10,10 @@ from typing import Any
 import pandas as pd
 from filelock import FileLock, Timeout
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from posfuse.errors import InputError
 from posfuse.process.arguments import shell_line
-from posfuse.statistics.cautions import GROUPS, INSTEAD
-from posfuse.study import caveats, forecast, tables
+from posfuse.study import caveats, forecast
 from posfuse.study.arm_sweep import OUTPUT, ArmSweep, RunsFailed
 from posfuse.study.given import PATH, SEARCH
 from posfuse.study.looks import Progress, progress
@@ -89,52 +86,24 @@ def _plan(stages: Stages, no_timing: bool) -> None:
 
 
 def _run(stages: Stages, again: str) -> None:
+    from posfuse.report.terminal import show
     from posfuse.study import results_page  # matplotlib and scikit-learn take a second to import
 
     try:
         for plan, state in stages.run():
             sweeps = stages.tuning_sweeps(), stages.testing_sweeps(plan)
             runs = results_page.with_measurements(finished_runs(stages.study, *sweeps))
-            first_lines = results_page.write(stages.name, plan, state, runs, stages.folder, again)
+            sections, path = results_page.write(
+                stages.name, plan, state, runs, stages.folder, again
+            )
     except RunsFailed:
         # Without test runs, this may be an earlier plan, whose tuning is being repeated.
         if stages.has_tested() and (frozen := stages.frozen_plan()):
             tested = stages.test_runs(frozen)
             _show_state(stages, frozen, progress(frozen.study, tested), tested)
         raise
-    console = Console(highlight=False)
-    console.print()
-    for line in first_lines:
-        console.print(Text(line, style="bold"))
-        console.print()
-    _show(plan, state, stages.test_runs(plan), console)
-    console.print(Text(tables.legend(stages.study)))
-    console.print(Text(_results(stages)), soft_wrap=True)
-
-
-def _results(stages: Stages) -> str:
-    return f"results: {stages.folder / 'report' / 'index.html'}; next: open it in a browser"
-
-
-def _show(plan: Plan, state: Progress, tested: pd.DataFrame, console: Console) -> None:
-    """Print each verdict with its hypothesis, its numbers and its cautions; then the cautions of
-    all verdicts."""
-    by_name = caveats.of_verdicts(plan, state, tested)
-    own, of_all = caveats.sentences(by_name)
-    grid = Table.grid(padding=(0, 1))
-    for v in state.verdicts:
-        grid.add_row(Text(v.verdict.upper(), style="bold"), Text(tables.statement(v), style="bold"))
-        grid.add_row("", Text(tables.numbers(v, plan.study.measured)))
-        if caution := own.get(v.hypothesis.name):
-            grid.add_row("", Text(caution))
-    console.print(grid)
-    console.print()
-    may_be_solved = plan.study.measured.is_share and plan.study.repeats == 1
-    in_groups = [h for h in plan.study.hypotheses if GROUPS in by_name.get(h.name, ())]
-    instead = INSTEAD * (may_be_solved and any(h.is_of_two_arms for h in in_groups))
-    for line in filter(None, (of_all, instead)):
-        console.print(Text(line))
-        console.print()
+    print(flush=True)
+    show(sections, Console(highlight=False), path)
 
 
 def _status(stages: Stages, again: str) -> None:
@@ -157,9 +126,7 @@ def _status(stages: Stages, again: str) -> None:
         done = wanted.intersection(zip(tested["arm"], tested["seed"], strict=True))
         _say(f"testing: {len(done)} of {len(wanted)} runs of the next look are done")
     _show_state(stages, plan, state, tested)
-    if state.is_finished:
-        _say(_results(stages))
-    else:
+    if not state.is_finished:
         print(f"next: {again}", flush=True)
 
 
@@ -178,8 +145,13 @@ def _tuning_status(stage: str, sweep: ArmSweep) -> None:
 
 def _show_state(stages: Stages, plan: Plan, state: Progress, tested: pd.DataFrame) -> None:
     """Print the verdicts so far, and the hypotheses that cannot be judged because a run failed."""
-    console = Console(highlight=False)
-    console.print(Text(" ".join(tables.headline(plan.study, state))))
-    _show(plan, state, tested, console)
+    from posfuse.report.page import PAGE
+    from posfuse.report.terminal import show
+    from posfuse.study import results_page
+
+    sections = results_page.verdict_sections(plan, state, tested)
+    path = stages.folder / "report" / PAGE
+    print(flush=True)
+    show(sections, Console(highlight=False), path if state.is_finished else None)
     for line in stages.not_judged(plan, state):
         _say(line)

@@ -22,16 +22,13 @@ OF_T = "95 % interval "
 OF_ALL_SEEDS = ("all_n", "all_mean", "all_low", "all_high")
 
 
-def headline(study: Study, state: Progress) -> list[str]:
-    """The answer in two sentences: the number of hypotheses with each verdict, and their names."""
-    of = {kind: [v.hypothesis.name for v in state.verdicts if v.verdict == kind] for kind in KINDS}
-    of = {kind: names for kind, names in of.items() if names}
-    total, counts = len(state.verdicts), (f"{len(names)} {kind}" for kind, names in of.items())
+def headline(state: Progress) -> str:
+    """The number of hypotheses with each verdict, in a sentence."""
+    verdicts = [v.verdict for v in state.verdicts]
+    counts = [f"{verdicts.count(kind)} {kind}" for kind in KINDS if kind in verdicts]
+    total = len(verdicts)
     first = f"{total} {'hypothesis' if total == 1 else 'hypotheses'}: {', '.join(counts)}."
-    if not state.is_finished:
-        first += " The study is not finished."
-    listed = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in of.items())
-    return [first, f"{listed[:1].upper()}{listed[1:]}."]
+    return first if state.is_finished else f"{first} The study is not finished."
 
 
 def numbers(v: HypothesisVerdict, metric: Metric) -> str:
@@ -61,38 +58,19 @@ def numbers(v: HypothesisVerdict, metric: Metric) -> str:
     return f"{shown}{small}, {d.n} {v.units}.{equal}{solved}{every}{more.rstrip()}"
 
 
-def answer(v: HypothesisVerdict, metric: Metric, caution: str) -> Answer:
+def answer(v: HypothesisVerdict, metric: Metric) -> Answer:
     """The row of a hypothesis in the table at the top of a page."""
-    h, shown, digits = v.hypothesis, v.shown, metric.digits - 1
-    words = (numbers(v, metric), caution, f"The tables below name it {h.name}.")
-    details = " ".join(filter(None, words))
+    name, shown, digits = v.hypothesis.name, v.shown, metric.digits - 1
+    details = f"{numbers(v, metric)} The tables below name it {name}."
     if shown is None:
-        return Answer(v.verdict, statement(v), details=details)
+        return Answer(v.verdict, statement(v), details=details, name=name)
     ends = shown.low, shown.high
-    return Answer(v.verdict, statement(v), shown.mean, *ends, v.counted, details, digits)
+    return Answer(v.verdict, statement(v), shown.mean, *ends, v.counted, details, digits, name)
 
 
 def statement(v: HypothesisVerdict) -> str:
     """The text of a hypothesis; in quotes if the verdict contradicts it."""
     return f'"{v.hypothesis.text}"' if v.verdict in (REFUTED, EQUIVALENT) else v.hypothesis.text
-
-
-def legend(study: Study) -> str:
-    """An explanation of the numbers on the terminal."""
-    seen = f"{', '.join(map(str, study.looks.seeds))} {study.units}"
-    over, of = "mean over seeds, paired by seed", "these settings"
-    if study.repeats > 1:
-        over = "mean over repeats of tuning, of the means over each repeat's seeds"
-        of = "tunings like these"
-    of_solved = solved_legend(study)
-    normal = " and about normal" * any(h.solved is None for h in study.hypotheses)
-    return (
-        f"Differences in {quantity(study)}: {over}. In brackets: the "
-        f"interval at the level of the test. The result is tested after {seen}. For {of}, "
-        "the chance of any false difference in a family of hypotheses is at most "
-        f"{100 * study.testing.alpha:g} %, and so is that of any false equivalence, if differences "
-        f"over {study.units} are independent{normal}.{of_solved}"
-    )
 
 
 def verdict_table(study: Study, state: Progress) -> Table:
@@ -136,7 +114,7 @@ def verdict_table(study: Study, state: Progress) -> Table:
         only_in_files=("family", "level"),
         name="hypotheses",
         title="Hypotheses",
-        caption=f"Paired differences in {quantity(study)}. "
+        caption=f"{compared(study)} "
         f"Looks are planned after {looks} {study.units}; a hypothesis stops at the look that "
         "decides it. A difference is decided if p is at most the level of its look (alpha "
         "spending, shared by Holm's rule within the family, for differences and for equivalences "
@@ -160,6 +138,12 @@ def solved_legend(study: Study) -> str:
         "A difference in the share of solved runs has exact tests, which assume only that seeds "
         "are independent. An interval that ends at 0 excludes 0, because the test shows the sign."
     )
+
+
+def compared(study: Study) -> str:
+    """The unit of the differences, in a sentence."""
+    of_means = ", of means over each repeat's seeds" if study.repeats > 1 else ""
+    return f"Paired differences in {quantity(study)}{of_means}."
 
 
 def quantity(study: Study) -> str:

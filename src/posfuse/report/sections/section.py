@@ -46,6 +46,7 @@ class Answer:
     n: str = ""
     details: str = ""  # one or more sentences
     digits: int = 2
+    name: str = ""  # of a hypothesis, in tables and cautions
 
     @property
     def difference(self) -> str:
@@ -70,6 +71,7 @@ class Section:
     margin: float = 0.0  # the largest difference that does not matter, for all; 0: not drawn
     unit: str = ""  # of the answers' differences
     counted: str = "seeds"  # what the answers' n counts
+    is_listed: bool = False  # the terminal has all answers, not only decided ones
     drawings: Sequence[Drawing] = ()
     tables: Sequence[Table] = ()
     html: str = ""  # other content than figures and tables; safe inside a page
