@@ -103,6 +103,7 @@ MISTAKES = [
     ({"hypotheses": []}, "hypotheses: List should have at least 1 item"),
     ({"arms": {"add": {}}}, "arms: Dictionary should have at least 2 items"),
     ({"arms__add": {"seed": 1}}, "arms.add.seed: a study sets this key itself; remove it"),
+    ({"arms__add": {"++seed": 1}}, "arms.add.++seed: a study sets this key itself; remove it"),
     ({"settings__hydra.sweep.dir": "x"}, "settings.hydra.sweep.dir: a study sets this key itself"),
     ({"settings__hydra/launcher": "slurm"}, "settings.hydra/launcher: give it on the command line"),
     ({"arms__add": {"trainer.mechanism": False}},

@@ -81,17 +81,18 @@ def _check_base(study: Study) -> None:
 
 
 def _check_keys(place: str, values: Values, study: Study) -> None:
-    for key in values:
+    for written, value in values.items():
+        key = written.lstrip("+~")
         if is_set_by_study(key):
-            raise InputError(f"{place}.{key}: a study sets this key itself; remove it")
+            raise InputError(f"{place}.{written}: a study sets this key itself; remove it")
         if is_of_launcher(key):
-            raise InputError(f"{place}.{key}: give it on the command line instead")
+            raise InputError(f"{place}.{written}: give it on the command line instead")
         if is_neutral(key) and place != "settings":
-            raise InputError(f"{place}.{key}: cannot change a result; put it into settings")
-        if is_group(key, study.searchpath) and not isinstance(values[key], str | None):
-            raise InputError(f"{place}.{key}: takes one name (got {values[key]!r})")
+            raise InputError(f"{place}.{written}: cannot change a result; put it into settings")
+        if is_group(key, study.searchpath) and not isinstance(value, str | None):
+            raise InputError(f"{place}.{written}: takes one name (got {value!r})")
         if key == "protocol":
-            check_protocol(str(values[key] or "null"), study.searchpath)
+            check_protocol(str(value or "null"), study.searchpath)
 
 
 def _check_tuning(study: Study, tune: Tuning) -> list[int]:
