@@ -97,7 +97,7 @@ def record(arm, values):
     scores = {split: {"accuracy": quality(arm, values)} for split in ("validation", "test")}
     return {**scores, "best_evaluation": 2, "evaluations": 3, "settings": {"data.max_len": 8},
             "documents": {"test": 9}, "seconds": {}, "host": {"threads": 1}, "fingerprint": "",
-            "commit": "", "label_names": ["a", "b"]}  # fmt: skip
+            "commit": "", "label_names": ["a", "b"], "data": "tiny", "fusion": arm}  # fmt: skip
 
 
 def stages_of(own):

@@ -475,6 +475,14 @@ def test_a_plan_without_the_hub_says_that_lengths_are_not_checked(monkeypatch) -
     ]
 
 
+def test_the_table_of_runs_names_what_the_base_of_a_study_sets(sweep):
+    for path in sweep.folder.rglob(records.RESULT):
+        path.write_text(json.dumps(json.loads(path.read_text()) | TRAINED))
+    runs = run_table.finished_runs(PLAN.study, {"": sweep})
+    named = [("a", "tiny", "add")] * 2 + [("c", "tiny", "concat")] * 2
+    assert [*runs[["arm", "data", "fusion"]].itertuples(index=False, name=None)] == named
+
+
 def test_the_time_of_pretraining_is_counted_once():
     record = {"seconds": {"fit": 3.0, "test": 1.0}}
     first = {**record, "pretrain": {"fingerprint": "f", "seconds": 10.0}}

@@ -259,6 +259,19 @@ def test_bags_of_words_are_averaged_by_task():
     ]  # fmt: skip
 
 
+def test_a_corpus_and_an_operator_of_the_base_are_those_of_the_runs():
+    """The study's file names neither; a run that diverged has none."""
+    arms = {"a": {"model.token_scale": 1}, "b": {"model.token_scale": 4}, "c": {"fusion": "concat"}}
+    study = replace(STUDY, base="mine", arms=arms, settings={})
+    runs = pd.DataFrame({"arm": [*"abca"], "norm_ratio": 1.0, "seed": 7, "test_accuracy": 50.0})
+    runs = runs.assign(stage="testing", data="parity", fusion=["gate_cnn"] * 3 + [np.nan])
+    (axis,) = results_by_arm.ratios(runs, study).axes
+    labels = [text.get_text() for text in axis.get_legend().get_texts()]
+    assert labels == ["gate_cnn", "concat"]
+    bags = runs.assign(bag_of_words=50.0, bag_with_ends=70.0)
+    assert results_by_arm.bags_table(study, bags).rows == [["parity", "50.00", "70.00"]]
+
+
 def test_accuracy_by_test_length_as_lines():
     """Tests at 20, the trained length, and at 40 symbols. A run that diverged is left out."""
     arms = {"add": {"fusion": "add"}, "tupe": {"fusion": "none", "encoding": "tupe"}}

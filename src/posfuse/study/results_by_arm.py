@@ -24,6 +24,7 @@ from posfuse.study.repeats import unit_of
 from posfuse.study.scores import best_was_last, by_test_length, outcomes
 from posfuse.study.spec import BEYOND, Study
 
+USUAL = {"data": "", "fusion": "add"}  # if neither the study nor its runs name it
 STRINGS = ("data.corpus.", "data.max_len", "data.limit")  # keys that change a task's strings
 
 
@@ -116,7 +117,8 @@ def bags_table(study: Study, runs: pd.DataFrame) -> Table | None:
     if "bag_of_words" not in runs:
         return None
     tested = runs[runs["bag_of_words"].notna()]
-    tasks = {arm: _task(study, arm) for arm in study.arms}
+    corpora = _chosen("data", study, runs)
+    tasks = {arm: _task(study, arm, corpora[arm]) for arm in study.arms}
     tested = tested.assign(task=tested["arm"].map(tasks))
     rows = tested.drop_duplicates(["task", "seed"]).groupby("task", sort=False)
     return table_of(
@@ -133,14 +135,14 @@ def bags_table(study: Study, runs: pd.DataFrame) -> Table | None:
     )
 
 
-def _task(study: Study, arm: str) -> str:
+def _task(study: Study, arm: str, corpus: str) -> str:
     """An arm's task, with the settings of its strings in which arms of the task differ."""
     chosen = [
         f"{key.rpartition('.')[2]}={value}"
         for key, value in study.varied_overrides(arm).items()
         if key.startswith(STRINGS)
     ]
-    return " ".join([study.corpus(arm), *chosen])
+    return " ".join([corpus, *chosen])
 
 
 def _share(most: float, share: float) -> str:
@@ -234,8 +236,9 @@ def ratios(runs: pd.DataFrame, study: Study) -> Figure:
     An operator has one shape and colour, hollow for arms with a further choice, such as
     model.fused_norm=layer. Arms that differ only in numbers look the same. Tuning runs are paler.
     """
-    metric, kinds = study.measured, {arm: _kind(arm, study) for arm in study.arms}
-    corpus, kind = runs["arm"].map(study.corpus), runs["arm"].map(kinds.get)
+    metric, operators = study.measured, _chosen("fusion", study, runs)
+    kinds = {arm: (operators[arm], _further_choices(study, arm)) for arm in study.arms}
+    corpus, kind = runs["arm"].map(_chosen("data", study, runs)), runs["arm"].map(kinds.get)
     named = corpus if corpus.nunique() > 1 else ""
     rows = runs.assign(data=named, encoding="", variant="")
     caption = (
@@ -277,8 +280,8 @@ def lengths(runs: pd.DataFrame, study: Study) -> Figure:
     line has its operator's name if there are several corpora and no two arms of a corpus differ
     only in numbers; otherwise its arm's name."""
     metric = study.measured
-    corpus = {arm: study.corpus(arm) for arm in study.arms}
-    names = {arm: " ".join(_kind(arm, study)).rstrip() for arm in study.arms}
+    corpus, operators = _chosen("data", study, runs), _chosen("fusion", study, runs)
+    names = {arm: f"{operators[arm]} {_further_choices(study, arm)}".rstrip() for arm in operators}
     different = {(corpus[arm], name) for arm, name in names.items()}
     if len(set(corpus.values())) == 1 or len(different) < len(names):
         names = {arm: arm for arm in names}
@@ -289,8 +292,18 @@ def lengths(runs: pd.DataFrame, study: Study) -> Figure:
     return results_by_length(rows, chance_of(rows.groupby("data")["classes"].max(), metric), metric)
 
 
-def _kind(arm: str, study: Study) -> tuple[str, str]:
-    """An arm's operator, and in words its further choices that not all arms of its corpus have,
+def _chosen(group: str, study: Study, runs: pd.DataFrame) -> dict[str, str]:
+    """The `data` or `fusion` of each arm: as the study names it, otherwise as the arm's last run
+    does, because the study's base may set it."""
+    chosen = dict.fromkeys(study.arms, USUAL[group])
+    if group in runs:  # the runs.csv of earlier versions lacks it
+        known = runs.dropna(subset=[group])
+        chosen |= dict(zip(known["arm"], known[group], strict=True))
+    return chosen | {arm: str(o[group]) for arm, o in study.overrides.items() if group in o}
+
+
+def _further_choices(study: Study, arm: str) -> str:
+    """In words the choices of an arm beside its operator that not all arms of its corpus have,
     without numbers."""
     chosen = [
         f"{key.rpartition('.')[2]}={value}"
@@ -298,4 +311,4 @@ def _kind(arm: str, study: Study) -> tuple[str, str]:
         if key not in ("fusion", "data", "data.name", "data.path")
         and type(value) not in (int, float)
     ]
-    return str(study.overrides[arm].get("fusion", "add")), ", ".join(chosen)
+    return ", ".join(chosen)

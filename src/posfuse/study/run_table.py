@@ -68,6 +68,8 @@ def _results(record: Record, metric: Metric, counted: set[str]) -> dict[str, Any
         if int(n) > max_len and "documents" in split
     ]
     return {
+        "data": record["data"],
+        "fusion": record["fusion"],
         f"test_{metric.name}": value(record["test"]),
         f"validation_{metric.name}": value(record["validation"]),
         "best_evaluation": record["best_evaluation"],
