@@ -517,7 +517,7 @@ def test_short_runs_have_no_warm_up_and_do_not_stop_early(tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(ArmSweep, "run", lambda self, *_: made.append(self))
     record = {"host": {"threads": 2}}
-    monkeypatch.setattr(ArmSweep, "results", lambda self, *_: {(a, 6): record for a in self.arms})
+    monkeypatch.setattr(ArmSweep, "results", lambda self, *_: {(a, 0): record for a in self.arms})
     monkeypatch.setattr(forecast, "whole_seconds", lambda *given: given[-1] or 10)
     assert forecast.cpu_seconds_per_run("mine", study, []) == pytest.approx(2 * (10 + 10 + 100) / 3)
     (sweep,) = made

@@ -229,6 +229,8 @@ def test_the_forecast_counts_runs():
         "         at most 32 runs, about 0.8 core hours",
     ]
     assert sum("true difference 3: supported in" in line for line in lines) == 2
+    less = replace(STUDY, hypotheses=[replace(GAIN, expects="less")])
+    assert any("difference -3: supported in" in line for line in forecast.forecast(less, None))
 
 
 @pytest.mark.parametrize(

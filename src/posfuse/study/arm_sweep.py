@@ -89,8 +89,9 @@ class ArmSweep:
     ) -> list[str]:
         """Write the experiment file of these runs into conf/experiment, as a user would.
 
-        A data.path of the user goes into the file, because as an override it would be a part of the
-        runs' folders. Returns the overrides of the sweep: the file and the user's other overrides.
+        A data.path of the user goes into the file, because an arm may have its own, and a sweep
+        refuses two overrides of one key. Returns the overrides of the sweep: the file and the
+        user's other overrides.
         """
         settings, groups = OmegaConf.create(), []
         others = [override for override in extra if not override.startswith(PATH)]

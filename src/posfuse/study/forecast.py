@@ -1,5 +1,6 @@
 """The cost and the power of a study, before anything runs."""
 
+import itertools
 import math
 import shutil
 from collections import Counter
@@ -7,7 +8,7 @@ from collections import Counter
 from posfuse.config import PretrainConfig
 from posfuse.errors import InputError
 from posfuse.runs.records import Record
-from posfuse.statistics.contrasts import AHEAD, EQUIVALENT
+from posfuse.statistics.contrasts import AHEAD, ANSWERS, BEHIND, EQUIVALENT
 from posfuse.statistics.sequential import chances
 from posfuse.study.arm_sweep import ArmSweep
 from posfuse.study.configurations import compose
@@ -54,7 +55,7 @@ def cpu_seconds_per_run(name: str, study: Study, extra: list[str]) -> float:
     configs = {arm: own.fingerprint for arm, own in compose(study, arms, extra).items()}
     sweep = ArmSweep(study, name, "timing", arms, configs)
     shutil.rmtree(sweep.folder, ignore_errors=True)
-    seed = max(study.test_seeds) + 1  # not a test seed
+    seed = next(n for n in itertools.count() if n not in study.test_seeds)
     others = [override for override in extra if not override.startswith("logger=")]
     sweep.run(arms, [seed], ["logger=none", *others])
     results = sweep.results(arms, [seed])
@@ -137,20 +138,15 @@ def _power(study: Study) -> list[str]:
     simulated = min(10_000, 10**7 // looks.seeds[-1])  # 80 MB of draws
     for family, hypotheses in study.families.items():
         groups = Counter(
-            (
-                h.expects == "equivalent",
-                h.margins,
-                study.assumed_for(h).difference,
-                study.expected_spread(h),
-            )
+            (h.expects, h.margins, study.assumed_for(h).difference, study.expected_spread(h))
             for h in hypotheses
         )
-        for (equivalent, margins, difference, spread), n in groups.items():
-            kind = "equivalent" if equivalent else "greater or less"
+        for (expects, margins, difference, spread), n in groups.items():
             of_margin = f"margin ±{margins.equivalence:g}, spread {spread:.3g}"
-            lines.append(f"  {family}: {n} x {kind}, {of_margin}")
-            yes, no = ("refuted", "supported") if equivalent else ("supported", "equivalent")
-            for true, verdict, result in ((difference, yes, AHEAD), (0.0, no, EQUIVALENT)):
+            lines.append(f"  {family}: {n} x {expects}, {of_margin}")
+            expected = (-difference, BEHIND) if expects == "less" else (difference, AHEAD)
+            for true, result in (expected, (0.0, EQUIVALENT)):
+                verdict = ANSWERS[expects][result]
                 rows = chances(true, spread, margins, looks, len(hypotheses), simulated)
                 by_look = zip(rows, looks.seeds, strict=True)
                 shares = ", ".join(f"{100 * row[result]:.0f} % by {n}" for row, n in by_look)
