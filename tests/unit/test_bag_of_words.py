@@ -177,12 +177,9 @@ def test_other_texts_than_the_runs_give_no_bag_of_words_and_no_cache(tmp_path):
     configs.write_config(run, cfg)
     given = runs(run, **{"data.path": folder(corpus).fingerprint})
     write_corpus(corpus, seed=1)
-    found, problems = bags_of_words(given)
+    found, (line,) = bags_of_words(given)
     assert found == {}
-    assert problems == [
-        f"tiny: no bag of words, because the corpus cannot be loaded ({corpus}: its files are not "
-        f"those of the run {run}; restore them, or run with data.name=NAME for the new ones)"
-    ]
+    assert f"({corpus}: its files are not those of the run {run}; " in line
     assert not list(tmp_path.rglob("*.bag_of_words.json"))
     write_corpus(corpus)
     assert bags_of_words(given)[1] == []
@@ -214,13 +211,9 @@ def test_the_code_of_ones_own_corpus_must_be_that_of_the_run(tmp_path, monkeypat
         return identity.own_code(cfg)["code"]
 
     first, second = edit(text), edit(text + "# edited\n")
-    found, problems = bags(first)
+    found, (line,) = bags(first)
     assert found == {}
-    assert problems == [
-        f"tiny: no bag of words, because the corpus cannot be loaded ({run}: edited_corpus.py or "
-        "its texts have changed since the run; restore them, or run with data.name=NAME for the "
-        "new ones)"
-    ]
+    assert f"({run}: edited_corpus.py or its texts have changed since the run; " in line
     assert bags(second)[0]["tiny", ""].accuracy == 50
     edit(text)
     assert bags(first)[0]["tiny", ""].accuracy == 60

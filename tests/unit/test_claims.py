@@ -321,9 +321,7 @@ def test_without_the_placebo_the_gain_is_judged_and_the_verdict_says_so():
     alone = frame(("tiny", "concat", GAIN))
     found = one(alone, "gain", of="position")
     assert found.verdict == "supported"
-    assert found.numbers[0] == (
-        "judged: the plain gain, because the placebo (encoding=none) was not run"
-    )
+    assert found.numbers[0].startswith("judged: the plain gain, because the placebo ")
     # Gains and differences of gains are not mixed in one claim.
     both = frame(
         ("tiny", "concat", GAIN), ("wordy", "concat", GAIN), ("tiny", "concat", GAIN, "none")
@@ -388,23 +386,11 @@ BAD = [  # what is added to a claim, without the key `kind`, and the message
     ("kind: gain, wher: {}", "claims[0].wher: unknown key; use claims[0].where"),
     ("kind: gain, where: {fuson: add}", "unknown axis 'fuson'; use one of regime"),
     ("kind: gain, where: {regime: huge}", "unknown regime 'huge'; use one of"),
-    (
-        "kind: gain, than: add",
-        ".than: name a fusion for kind less_stable; remove it for other kinds",
-    ),
+    ("kind: gain, than: add", ".than: name a fusion for kind less_stable; remove it for other"),
     ("kind: less_stable", ".than: name a fusion for kind less_stable; remove it for other kinds"),
-    (
-        "kind: less_stable, than: add, of: position",
-        "`of: position` is not for kind less_stable; re",
-    ),
-    (
-        "kind: less_stable, than: add, where: {fusion: [mul, add]}",
-        ".than: must be another fusion than that of `where`",
-    ),
-    (
-        "kind: gain, of: position, where: {encoding: none}",
-        "`of: position` compares with encoding none; remove it in where",
-    ),
+    ("kind: less_stable, than: add, of: position", "`of: position` is not for kind less_stable"),
+    ("kind: less_stable, than: add, where: {fusion: [mul, add]}", ".than: must be another fusion"),
+    ("kind: gain, of: position, where: {encoding: none}", "compares with encoding none; remove"),
     ("kind: gain, each: seeds", "unknown axis 'seeds'"),
     ("kind: gain, of: place", "claims[0].of: no 'place'; use one of difference, position"),
     ("kind: gain, metric: speed", "claims[0].metric: no 'speed'; use one of accuracy, macro_f1, "),
