@@ -1,6 +1,7 @@
 """Hand-written records for tests of the report; no run is needed."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -120,3 +121,13 @@ def reported(*arguments, draw=False):
     printed, error = posfuse_report(*arguments, draw=draw)
     assert error is None
     return printed
+
+
+def repeated(page: str) -> list[str]:
+    """The sentences of four words or more that a page has twice, as in tests/system/test_page.py.
+    Tables may share a value of all rows."""
+    page = re.sub(r"</?(?:a|code|em|strong)\b[^>]*>", "", page)  # tags inside a sentence
+    blocks = re.findall(r"<(?:p|li|dd|figcaption|summary)\b[^>]*>([^<]*)", page)
+    sentences = [s for text in blocks for s in re.split(r"(?<=[.?!])\s+", text.strip())]
+    long = [s for s in sentences if s[-1:] in tuple(".?!") and len(s.split()) > 3]
+    return [s for i, s in enumerate(long) if s in long[:i] and not s.startswith("All rows: ")]

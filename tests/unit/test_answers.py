@@ -3,17 +3,14 @@
 import html
 import re
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from posfuse.report import page
 from posfuse.report.page import EDGE, MOST, SIGNS, WIDTH, marks
 from posfuse.report.sections.section import Answer, Section
 from posfuse.statistics.contrasts import AHEAD, BEHIND, EQUIVALENT, REFUTED, SUPPORTED, UNDECIDED
-from small_records import posfuse_report, write_record
 
 AHEAD_BY_3 = Answer(AHEAD, "concat - add", 3.0, 2.0, 4.0, "8", "Because.", digits=1)
 UNTESTED = Answer("not tested", "mul - add", 1.0, n="1")
@@ -60,40 +57,6 @@ def test_answers_beyond_the_first_screen_are_folded():
     assert "<summary>2 more rows</summary>" in folded
     assert re.findall(r"operator\d+", folded) == ["operator18", "operator19"]
     assert "more rows" not in html_of(*answers[:MOST])
-
-
-def test_a_report_has_a_row_for_each_comparison_and_says_nothing_twice(tmp_path):
-    """An undecided one is below a decided one, whatever its name."""
-    draw, gains = np.random.default_rng(0), {"add": 0.0, "concat": 0.0, "mul": 0.2}
-    for data, fusion, seed in product(("short", "long"), gains, range(5)):
-        accuracy = 0.5 + gains[fusion] + draw.normal() / 50
-        write_record(tmp_path, accuracy, fusion, seed, data)
-    posfuse_report(tmp_path)
-    html = (tmp_path / "report" / "index.html").read_text()
-    assert repeated(html) == []
-    verdicts = re.findall(r'<span class="badge">\S+ ([a-z ]+)</span></td>', html)
-    assert verdicts == [AHEAD, AHEAD, UNDECIDED, UNDECIDED]
-    assert html.count("mul - add</summary>") == 2
-
-
-def test_a_report_with_several_token_scales_says_nothing_twice(tmp_path):
-    for scale, fusion, seed in product((1.0, 4.0, 16.0), ("add", "concat"), range(3)):
-        accuracy = 0.5 + scale / 50 + seed / 50 + (fusion == "concat") / 10
-        more = {"settings": {"model.token_scale": scale}, "variant": f"model.token_scale={scale:g}"}
-        write_record(tmp_path, accuracy, fusion, seed, validation={"accuracy": accuracy}, **more)
-    posfuse_report(tmp_path)
-    html = (tmp_path / "report" / "index.html").read_text()
-    assert "‡" in html
-    assert repeated(html) == []
-
-
-def repeated(page):
-    """The sentences of four words or more that a page has twice, as in tests/system/test_page.py.
-    Tables may share a value of all rows."""
-    blocks = re.findall(r"<(?:p|li|dd|figcaption|summary)\b[^>]*>([^<]*)", page)
-    sentences = [s for text in blocks for s in re.split(r"(?<=[.?!])\s+", text.strip())]
-    long = [s for s in sentences if s[-1:] in tuple(".?!") and len(s.split()) > 3]
-    return [s for i, s in enumerate(long) if s in long[:i] and not s.startswith("All rows: ")]
 
 
 def test_an_interval_much_longer_than_the_others_is_cut():

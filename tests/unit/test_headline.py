@@ -30,12 +30,12 @@ def about(seeds):
 
 
 def test_a_decided_difference_comes_before_an_undecided_one():
-    deltas = {"mul": [-2.5, 5, 0], "gate_cnn_linear_start": [10, 10.5, 11]}
+    deltas = {"concat": [-2.5, 5, 0], "gate_cnn_linear_start": [10, 10.5, 11]}
     low, high = st.t_interval([10, 10.5, 11])
     limit = st.spread_limit([-2.5, 5, 0])
     seeds = seeds_for_decision(2.5 / 3, limit, 0.5, 0.05 / 2)
     if_zero = seeds_for_equivalence(limit, 0.5, 0.0, 0.05 / 2)
-    first, (gate, mul) = answer_of(compared(deltas))
+    first, (gate, concat) = answer_of(compared(deltas))
     assert first == [
         "2 differences from add: 1 ahead, 1 undecided.",
         "Decided: p ≤ 0.05 after Holm's adjustment, for a difference or for equivalence within "
@@ -47,8 +47,8 @@ def test_a_decided_difference_comes_before_an_undecided_one():
         "gate_cnn_linear_start is ahead of add by 10.50 points of test accuracy "
         f"({low:.2f} to {high:.2f}), 3 seeds."
     )
-    assert (mul.verdict, mul.n) == ("undecided", "3")
-    assert mul.details.endswith(
+    assert (concat.verdict, concat.n) == ("undecided", "3")
+    assert concat.details.endswith(
         f", 3 seeds, undecided. About {about(seeds)} seeds would settle this if the true "
         f"difference is as measured, and about {about(if_zero)} if it is 0."
     )

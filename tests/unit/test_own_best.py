@@ -9,7 +9,7 @@ from posfuse.report.sections.own_values import learning_rate, own_best_tables
 from posfuse.statistics.comparisons import Criteria, compare
 from posfuse.statistics.own_best import own_best
 from posfuse.statistics.second_differences import placebos
-from small_records import posfuse_report, write_sweep
+from small_records import posfuse_report, repeated, write_sweep
 
 # (fusion, scale): test and validation accuracies of seeds 0 to 2, in percent. d is 16: sqrt_d = 4.
 RUNS = {
@@ -409,6 +409,8 @@ def test_a_gain_at_sqrt_d_that_is_due_to_scale_alone_is_visible_in_the_report(su
     page = (root / "report" / "index.html").read_text()
     assert "By token scale" in page
     assert 'id="figure-scale"' in page
+    assert "‡" in page
+    assert repeated(page) == []
 
 
 def test_a_setting_with_one_value_keeps_its_comparison_beside_one_with_several(tmp_path):

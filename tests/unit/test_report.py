@@ -28,6 +28,7 @@ from refusals import refusal
 from small_records import (
     ask,
     posfuse_report,
+    repeated,
     reported,
     write_failure,
     write_predictions,
@@ -158,6 +159,8 @@ def test_a_report_has_its_page_tables_and_figures(whole_report):
     page = (root / "report" / "index.html").read_text()
     assert page.index("concat is ahead of add") < page.index('id="verdicts"')
     assert page.count("match no runs here") == 1
+    assert page.count("concat - add</summary>") == 2
+    assert repeated(page) == []
     paired = pd.read_csv(root / "report" / "tables" / "paired_differences.csv")
     assert (paired["deltas"][0], paired["mean"][1]) == ("10 5 10", pytest.approx(25))  # 20, 25, 30
 
