@@ -11,7 +11,6 @@ from posfuse import cli
 from posfuse.config import CONF_DIR
 from posfuse.errors import InputError
 from posfuse.process import signals
-from posfuse.report import entry as report
 from posfuse.train import help_text
 
 
@@ -94,15 +93,6 @@ def test_an_unexpected_error_keeps_its_traceback(monkeypatch):
     monkeypatch.setattr(cli, "import_module", lambda _: raising(KeyError("x")))
     with pytest.raises(KeyError):
         called("status", ".")
-
-
-def test_a_report_names_the_option_that_writes_elsewhere(monkeypatch, tmp_path):
-    def full(folder):
-        raise OSError(30, "Read-only file system", f"{folder}/report")
-
-    monkeypatch.setattr(report, "collect", full)
-    message = f"error: {tmp_path}/report: Read-only file system; fix this, or choose another folder"
-    assert called("report", tmp_path)[1].startswith(message)
 
 
 @pytest.mark.parametrize("folder", ["", " "])
