@@ -73,17 +73,6 @@ def test_bad_arguments_are_one_line():
             frames(task, **options)
 
 
-def test_windows_by_hand():
-    split = tokenized([2, 3, 4], [5, 6, 7, 8, 9, 10, 11])  # documents follow each other
-    windows = Windows(split, 3)
-    assert len(windows) == 3
-    batch = windows[np.array([0, 2])]
-    assert batch.ids.tolist() == [[2, 3, 4], [8, 9, 10]]
-    assert batch.labels.tolist() == [[3, 4, 5], [9, 10, 11]]
-    assert batch.lengths.tolist() == [3, 3]
-    assert batch.n_tokens == 6
-
-
 def test_each_target_of_overlapping_windows_counts_once_and_sees_enough():
     split = tokenized(list(range(2, 20)))
     windows = Windows(split, 6, stride=2)
@@ -93,6 +82,7 @@ def test_each_target_of_overlapping_windows_counts_once_and_sees_enough():
     assert len(counted) == 6 + 2 * (len(windows) - 1) == 16
     assert batch.labels[1].tolist() == [IGNORED] * 4 + [9, 10]
     assert batch.ids[1].tolist() == [4, 5, 6, 7, 8, 9]
+    assert batch.n_tokens == 6 * len(windows)
 
 
 def test_a_text_shorter_than_a_window_is_refused():
