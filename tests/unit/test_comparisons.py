@@ -367,19 +367,12 @@ def test_sweeps_of_their_own_may_hold_the_same_cell_and_what_is_no_record_is_lef
 
 
 def test_learning_curves_are_in_percent_and_a_damaged_one_is_named(tmp_path):
-    write_sweep(tmp_path, {"add": [0.5, 0.6]})
+    """A task of the user with trainer.monitor=loss need not validate the metric."""
+    write_sweep(tmp_path, {"add": [0.5, 0.6, 0.7]})
     runs, _ = collect(tmp_path)
-    damaged = Path(runs["folder"][1], "history.csv")
+    _, damaged, other = (Path(folder, "history.csv") for folder in runs["folder"])
     damaged.write_text("epoch,val_accuracy\n1,much\n")
+    other.write_text("epoch,val_loss\n1,0.5\n")
     curves, (problem,) = learning_curves(runs)
     assert curves[["seed", "epoch", "value"]].to_numpy().tolist() == [[0, 1, 25], [0, 2, 50]]
     assert problem.startswith(f"{damaged}: no learning curve")
-
-
-def test_a_run_that_does_not_validate_the_metric_has_no_learning_curve(tmp_path):
-    """A task of the user with trainer.monitor=loss need not."""
-    folders = write_sweep(tmp_path, {"add": [0.5, 0.6]}).rglob("seed=*")
-    for folder in folders:
-        Path(folder, "history.csv").write_text("epoch,val_loss\n1,0.5\n")
-    curves, problems = learning_curves(collect(tmp_path)[0])
-    assert (len(curves), problems) == (0, [])
