@@ -10,7 +10,6 @@ from posfuse.errors import InputError
 from posfuse.model import kernels
 from posfuse.model.attention_encoding import AttentionEncoding, Rotary, alibi_slopes, t5_buckets
 from posfuse.runs.checks import checked
-from posfuse.runs.identity import settings
 from posfuse.training.build import build_parts
 from small_runs import composed
 from variants import (
@@ -172,9 +171,3 @@ def test_impossible_options_are_refused_before_data_is_loaded(name):
     overrides, message = BAD[name]
     with pytest.raises(InputError, match=message):
         build_parts(checked(composed(*overrides)))
-
-
-def test_only_an_encoding_with_an_attention_half_has_settings_for_it():
-    assert not [k for k in settings(checked(composed())) if k.startswith("encoding.attention")]
-    rope = settings(checked(composed("encoding=rope")))
-    assert rope["encoding.attention._target_"] == "posfuse.model.attention_encoding.Rotary"
