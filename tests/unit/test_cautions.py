@@ -177,13 +177,10 @@ def test_a_plan_with_repeats_counts_repeats_and_is_not_tuned_once():
     [
         ("", {"data": "lead_story_short"}, {}, [st.ONE_SPLIT]),  # its default is one split
         ("", {"data": "lead_story_short", "seeds": "everything"}, {}, []),
-        ("", {"data": "agnews", "data.split_seed": "seed"}, {}, [st.ONE_TEST]),
-        ("", {"data": "folder", "data.split_seed": "seed"}, {}, [st.ONE_TEST]),
         ("", {"data.split_seed": "seed"}, {"data": "agnews"}, [f"{st.ONE_TEST} (concat)"]),
         ("", {"data": "parity", "data.split_seed": "seed"}, {"data.split_seed": 0},
          [f"{st.ONE_SPLIT} (concat)"]),
         ("experiment/pretrained", {"data": "parity"}, {}, []),
-        ("long_documents", {}, {}, [st.ONE_TEST]),
     ],
 )  # fmt: skip
 def test_the_settings_of_rows_come_from_the_overrides_and_their_files(base, changes, arm, lines):

@@ -72,7 +72,6 @@ HYDRAS = {
     "encoding.positions=[randomized]": "encoding.positions: Cannot convert 'list' to string",
     "encoding.table.options=1": "encoding.table.options: unknown key; an option of this part "
     "needs a +, as in +encoding.table.options=VALUE",
-    "fusion=foo": "gate_scalar",
     "fusion.zap=1": "fusion.zap: unknown key",
     "+fusion.zap=1": "fusion.zap: unknown; posfuse.model.fusion.Add takes no options",
     "+encoding.table.zap=1": "encoding.table.zap: unknown",
