@@ -225,15 +225,6 @@ def test_the_report_chooses_the_metric_that_all_runs_have(folder, runs, tmp_path
     assert "within ±2 points" in posfuse_report(folder, "--out", tmp_path, *options)[0]
 
 
-def test_a_metric_that_the_runs_lack_is_one_line(folder):
-    for metric, message in (
-        ("exact_match", "no metric 'exact_match' here; these runs have accuracy, bits_per_byte"),
-        ("speed", f"no metric 'speed'; use one of {', '.join(METRICS)}"),
-    ):
-        line = f"error: --metric: {message}"
-        assert posfuse_report(folder, "--metric", metric)[1] == line
-
-
 def test_bits_that_are_no_number_leave_the_run_out(tmp_path):
     for seed, bits in enumerate((2.5, -1.0, "much")):
         write_record(tmp_path, 0.5, seed=seed, test={"accuracy": 0.5, "bits_per_byte": bits})

@@ -367,17 +367,6 @@ def test_the_command_takes_the_seeds_that_choose(surface, tmp_path):
     assert best["seeds"].tolist() == ["1 2"]
 
 
-def test_what_is_wrong_with_the_seeds_is_an_error_of_one_line(surface):
-    root, _ = surface
-    for text, error in (
-        ("0,x", "must be seeds such as 0-7 or 0,1,2, at most 4294967295 (got '0,x')"),
-        ("1-9", "no run has seed 3; choose among 0, 1, 2"),
-        ("0-2", "0-2 contains all seeds; leave at least one to test"),
-    ):
-        _, refused = posfuse_report(root, f"--select-seeds={text}")
-        assert refused == f"error: --select-seeds: {error}"
-
-
 def test_no_sweep_is_reported_if_an_option_does_not_fit_the_second_one(tmp_path):
     write_sweep(tmp_path / "first", {"add": [0.5, 0.5], "mul": [0.5, 0.5]})
     write_sweep(tmp_path / "second", {"add": [0.5]}, test={"accuracy": 0.5})
@@ -389,15 +378,6 @@ def test_no_sweep_is_reported_if_an_option_does_not_fit_the_second_one(tmp_path)
         _, refused = posfuse_report(tmp_path, option)
         assert refused == f"error: {option.partition('=')[0]}: {error}"
         assert not (tmp_path / "report").exists()
-
-
-def test_seeds_that_have_nothing_to_choose_are_an_error(tmp_path):
-    root = write_sweep(tmp_path / "sweep", {"add": [0.5, 0.6], "concat": [0.6, 0.7]})
-    posfuse_report(root)
-    before = {path: path.read_bytes() for path in (root / "report").rglob("*.*")}
-    _, refused = posfuse_report(root, "--select-seeds=0")
-    assert refused.startswith("error: --select-seeds: there is nothing to choose")
-    assert {path: path.read_bytes() for path in (root / "report").rglob("*.*")} == before
 
 
 def test_a_gain_at_sqrt_d_that_is_due_to_scale_alone_is_visible_in_the_report(surface):

@@ -240,6 +240,11 @@ def test_ids_of_a_page_are_unique_and_every_reference_is_found(whole_report):
         ("--margin 0", "must be above 0 (got 0)"),
         ("--margin nan", "must be above 0 (got nan)"),
         ("--effect -1", "must be above 0 (got -1)"),
+        ("--metric speed", "no metric 'speed'; use one of accuracy, macro_f1, exact_match, "),
+        ("--select-seeds 0,x", "must be seeds such as 0-7 or 0,1,2, at most 4294967295 (got "),
+        ("--select-seeds 1-9", "no run has seed 3; choose among 0, 1, 2"),
+        ("--select-seeds 0-2", "0-2 contains all seeds; leave at least one to test"),
+        ("--select-seeds 0", "there is nothing to choose, because all runs have the same"),
     ],
 )
 def test_a_mistake_is_one_line_and_the_report_stays_as_it_was(whole_report, options, message):
@@ -599,14 +604,6 @@ def test_a_damaged_sweep_file_is_one_line(sweep):
         message = refusal(missing, collect(sweep)[0])
         assert "multirun.yaml: not a sweep's settings" in message
     assert posfuse_report(sweep) == ("", f"error: {message}")
-
-
-def test_a_baseline_that_one_of_several_sweeps_lacks_is_refused_first(tmp_path):
-    for name, fusions in (("one", ("add", "concat")), ("two", ("add", "mlp"))):
-        write_sweep(tmp_path / "all" / name, {name: [0.5, 0.6, 0.7] for name in fusions})
-    line = "error: --baseline: no run has fusion=concat; use add, mlp"
-    assert posfuse_report(tmp_path / "all", "--baseline", "concat") == ("", line)
-    assert not (tmp_path / "all" / "report").exists()
 
 
 def test_a_sweep_without_the_usual_baseline_has_its_tables(tmp_path):
