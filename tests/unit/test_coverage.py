@@ -38,6 +38,9 @@ def record(unknown=(0.0, 0.0, 0.0), tokens=(9.0, 9.0, 9.0), unit="words", **sett
         (record((0, 0.5, 0), **{"host.name": "transformers"}),
          "zh: 50% of the tokens of validation are <unk>; use a model whose tokenizer has tokens "
          "for these texts"),
+        (record((0, 0, 0.5), **{"data.vocabulary.file": "a digest"}),
+         "zh: 50% of the tokens of test are <unk>; take a tokenizer that was trained on such "
+         "texts"),
         (record(tokens=(3.0, 3.0, 2.96)),
          f"zh: a document of test has 2.96 tokens on average; {CHARACTERS}"),
         (record((0.29, 0.29, 0.29), (3.0, 3.0, 3.0)), None),

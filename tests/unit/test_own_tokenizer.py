@@ -12,7 +12,6 @@ from posfuse.config import DataConfig, VocabularyConfig
 from posfuse.data.token_store import open_store
 from posfuse.data.vocabulary import tokenizer_file_digest, tokens_of
 from posfuse.runs.checks import checked
-from posfuse.runs.coverage import coverage_warning
 from posfuse.runs.folders import run_folder
 from posfuse.runs.identity import fingerprint
 from refusals import refusal
@@ -116,10 +115,3 @@ def test_a_tokenizer_without_its_unknown_token_is_one_line(model) -> None:
     assert message.startswith("data.vocabulary.file: ")
     assert "Missing [UNK]" in message
     assert "; correct" in message
-
-
-def test_a_warning_about_unknown_tokens_names_the_tokenizer() -> None:
-    row = {"data": "mine", "unknown_share.test": 0.5, "settings.data.vocabulary.file": "0" * 64}
-    assert coverage_warning(row) == (
-        "mine: 50% of the tokens of test are <unk>; take a tokenizer that was trained on such texts"
-    )
