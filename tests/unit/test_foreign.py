@@ -379,9 +379,7 @@ WRONG_ROWS = [  # a text of the table, its replacement, and the message
      "5); convert one of them, or give --unit percent"),
     ("one,1,a,0.6\n", "one,1,a,\n", "row 5: score is ''; give a number up to 1e+100"),
     ("one,1,a,0.6\n", "one,1,a,-0.6\n", "row 5: score -0.6 is not an accuracy; for other"),
-    ("one,1,a", "one,0,a", "row 5: seed 0 of a is given twice for one; separate the rows"),
     ("method,score", "method,method", "the header has 'method' twice; rename one of the"),
-    ("one,1,a,0.6", "one,,a,0.6", "row 5: run is empty; fill it in, or remove the row"),
 ]  # fmt: skip
 OF_SWEEPS = (("--primary", "b"), ("--select-seeds", "0"), ("--solved", "60"), ("--effect", "2"),
              ("--claims", "mine.yaml"))  # fmt: skip

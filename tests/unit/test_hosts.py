@@ -185,7 +185,6 @@ def test_its_precision_is_that_of_a_large_model(tmp_path, monkeypatch):
         ("host=transformers", "host.path: no pretrained model given"),
         ("host=transformers host.path=", "host.path: '' is empty"),
         ("host=transformers host.path=no/bert", "host.path: no config.json in no/bert; nothing"),
-        ("BERT model=paper", "model.d_model: must be null with host=transformers, because "),
         ("BERT protocol=imdb model=pretrained",
          "model.d_model: must be null with host=transformers, because FOLDER decides it; use "
          "model=pretrained, and no protocol or experiment that sets it (got 256)"),

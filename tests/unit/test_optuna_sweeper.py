@@ -265,7 +265,6 @@ def test_a_key_of_the_command_replaces_that_of_an_experiment(search):
         (["model.d_model=interval(32,64)"], "model.d_model: takes whole numbers; use int(interval"),
         (["data=imdb,agnews"], "data.name: a search has one corpus, not imdb and agnews"),
         (["data=folder", "data.name=x", "data.path=a,b"], "data.path: a search has one corpus"),
-        (["trainer.monitor=loss,accuracy"], "trainer.monitor: a search has one objective"),
         (["task.name=classification,language_model"], "task.name: a search has one kind of task"),
         (["arm=a,b"], "trainer.monitor: a search has one objective, not max accuracy and min loss"),
         ([LR, "data=folder"], "data.path: no corpus given; name a folder"),
