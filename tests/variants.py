@@ -35,6 +35,8 @@ OPERATORS, ENCODINGS = (  # file stem -> content of each YAML file
     for group in ("fusion", "encoding")
 )
 HOST = ENCODINGS.pop("host")  # a table of zeros without a pretrained model: test_hosts.py
+# The encodings with an attention half.
+INSIDE = [name for name, node in ENCODINGS.items() if node.get("attention")]
 
 
 def pairs(operator: str, encoding: str) -> list[tuple[str, str]]:

@@ -14,6 +14,7 @@ from posfuse.training.build import build_parts
 from small_runs import composed
 from variants import (
     ENCODINGS,
+    INSIDE,
     build,
     check_equal,
     drawn_masks,
@@ -23,7 +24,6 @@ from variants import (
 )
 
 D_MODEL, N_HEADS, MAX_LEN = 16, 2, 40
-NAMES = [name for name, node in ENCODINGS.items() if node.get("attention")]
 # An encoding with options, by a name that begins with its own.
 OPTIONS = {
     "relative": {"clip": 4},
@@ -34,8 +34,8 @@ OPTIONS = {
     "pope uniform": {"delta": "uniform"},
     "rope_long": {"base": 500.0, "interpolation": 4.0, "ntk_factor": 3.0},
 }
-KINDS = list(dict.fromkeys([*NAMES, *OPTIONS]))
-LEARNED = [name for name in NAMES if name not in ("rope", "rope_partial", "alibi", "sandwich")]
+KINDS = list(dict.fromkeys([*INSIDE, *OPTIONS]))
+LEARNED = [name for name in INSIDE if name not in ("rope", "rope_partial", "alibi", "sandwich")]
 
 
 def make(name: str, **options) -> AttentionEncoding:

@@ -16,6 +16,7 @@ from posfuse.training import mechanism
 from posfuse.training.mechanism import attention_rows, measure, patched_logits, probe_rows
 from variants import (
     ENCODINGS,
+    INSIDE,
     OPERATORS,
     batch_of,
     dense_weights,
@@ -24,7 +25,6 @@ from variants import (
     randomized,
 )
 
-INSIDE = [name for name, node in ENCODINGS.items() if node.get("attention")]
 BATCH = batch_of([2, 3, 4, 5, 6], [9, 8, 7])
 OTHER = batch_of([5, 6], [3, 9, 2, 2, 4, 8, 7])
 

@@ -20,9 +20,7 @@ from posfuse.model.network import Backbone, PositionClassifier, initialize
 from posfuse.model.polar import Pope
 from posfuse.model.untied import Diet, Tupe
 from posfuse.training.classifier import Classifier
-from variants import ENCODINGS, check_equal, make_attention, make_fusion, make_network, make_table
-
-NAMES = [name for name, node in ENCODINGS.items() if node.get("attention")]
+from variants import INSIDE, check_equal, make_attention, make_fusion, make_network, make_table
 
 
 def test_kerples_parameters_start_within_the_authors_ranges():
@@ -120,7 +118,7 @@ class Peak(TorchDispatchMode):
         self.now -= n
 
 
-@pytest.mark.parametrize("name", ["none", *NAMES])
+@pytest.mark.parametrize("name", ["none", *INSIDE])
 def test_training_never_holds_all_scores(name, monkeypatch):
     """Only a bias without parameters has (H, L, L) numbers; no tensor has (B, H, L, L). A causal
     model takes the classifier's memory, the dropped output with the indices of dropped numbers (8
