@@ -124,18 +124,19 @@ def test_rows_by_position_and_by_frequency_are_means_over_their_tokens():
     assert {row.epoch for row in rows.values()} == {2}
 
 
-def test_attention_entropy_is_that_of_torchs_weights():
+def test_attention_entropy_is_that_of_the_weights_of_training():
     for encoding in ENCODINGS:
         model = network("none", encoding)
         found = dg.attention_entropy(model, BATCH)
         assert len(found) == 2
-        weights = dense_weights(model, BATCH, 0)
-        by_hand = [
-            np.mean([-sum(w * math.log2(w) for w in head[i].tolist() if w > 0) for head in one])
-            for one, length in zip(weights, LENGTHS, strict=True)
-            for i in range(length)
-        ]
-        assert found[0].tolist() == pytest.approx(by_hand, abs=1e-4), encoding
+        for layer, entropies in enumerate(found):
+            weights = dense_weights(model, BATCH, layer)
+            by_hand = [
+                np.mean([-sum(w * math.log2(w) for w in head[i].tolist() if w > 0) for head in one])
+                for one, length in zip(weights, LENGTHS, strict=True)
+                for i in range(length)
+            ]
+            assert entropies.tolist() == pytest.approx(by_hand, abs=1e-4), (encoding, layer)
 
 
 def test_entropy_is_measured_for_some_queries_of_a_long_document(monkeypatch):

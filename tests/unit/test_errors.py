@@ -28,9 +28,8 @@ FULL = [
 
 
 @pytest.mark.parametrize("error", FULL, ids=[type(error).__name__ for error in FULL])
-def test_the_message_says_what_to_do(error, tmp_path):
+def test_every_error_of_memory_has_one_message(error, tmp_path):
     assert message_of(error, tmp_path) == hydra_errors.line_of(error) == NO_MEMORY
-    assert "ulimit -v" in NO_MEMORY
 
 
 def test_other_errors_get_their_own_message():

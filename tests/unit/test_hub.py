@@ -49,7 +49,7 @@ def test_a_lack_of_memory_is_not_reported_as_an_unreachable_hub(monkeypatch) -> 
             hub("a/b")
 
 
-def test_after_do_without_hub_nothing_is_looked_up(monkeypatch) -> None:
+def test_after_use_only_hub_cache_nothing_is_looked_up(monkeypatch) -> None:
     looked_up: list[object] = []
     monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", False)  # restored at the end
     monkeypatch.setattr(corpora, "_without_hub", [])

@@ -183,11 +183,11 @@ def test_every_operator_is_measured_without_drawing_a_random_number(sampler):
     for fusion in OPERATORS:
         for encoding in ("learned", "rope"):
             model = make_network(fusion, encoding, sampler=sampler).eval()
-            before = torch.get_rng_state(), np.random.get_state()[1].tolist()
+            before = torch.get_rng_state(), repr(np.random.get_state())
             weights = {name: value.clone() for name, value in model.state_dict().items()}
             rows = measure(model, [BATCH, OTHER])
             assert torch.equal(torch.get_rng_state(), before[0])
-            assert np.random.get_state()[1].tolist() == before[1]
+            assert repr(np.random.get_state()) == before[1]
             assert all(torch.equal(weights[k], v) for k, v in model.state_dict().items())
             assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
             assert np.isfinite([row.value for row in rows]).all()

@@ -282,7 +282,7 @@ def test_scale_and_learning_rate_are_chosen_together():
         ["1", "0.001"], ["1", "0.003"], ["sqrt_d = 4", "0.001"], ["sqrt_d = 4", "0.003"]
     ]  # fmt: skip
     beyond = {**BOTH, ("concat", 1.0, 0.0003): ([1], [1]), ("concat", 0.5, 0.001): ([1], [1])}
-    assert edges(own_best(surface_of(beyond), Criteria()), "lr")["concat"] == np.False_
+    assert not edges(own_best(surface_of(beyond), Criteria()), "lr")["concat"]
 
 
 def test_operators_that_were_run_with_one_value_each_are_compared():

@@ -126,7 +126,7 @@ def test_another_configurations_record_is_refused_and_kept(cfg, tmp_path) -> Non
 
 def test_a_record_that_does_not_identify_its_run_is_named(cfg, tmp_path) -> None:
     for key, value, message in (
-        ("schema", 0, "has schema 0, but this version reads 3"),
+        ("schema", 0, f"has schema 0, but this version reads {records.SCHEMA}"),
         ("fingerprint", None, "no fingerprint"),
     ):
         write(tmp_path, cfg, **{key: value})
