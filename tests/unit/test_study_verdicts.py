@@ -10,7 +10,7 @@ from statsmodels.stats.power import TTestPower
 
 from posfuse.evidence.metric import ACCURACY, EXACT_MATCH, MACRO_F1
 from posfuse.statistics.comparisons import seeds_for_equivalence
-from posfuse.study import forecast, results_by_arm, results_page, tables
+from posfuse.study import arm_figures, forecast, results_by_arm, results_page, tables
 from posfuse.study.arm_sweep import ArmSweep
 from posfuse.study.looks import deltas, progress, seeds_to_decide
 from posfuse.study.plan import Choice, Plan
@@ -267,7 +267,7 @@ def test_a_corpus_and_an_operator_of_the_base_are_those_of_the_runs():
     study = replace(STUDY, base="mine", arms=arms, settings={})
     runs = pd.DataFrame({"arm": [*"abca"], "norm_ratio": 1.0, "seed": 7, "test_accuracy": 50.0})
     runs = runs.assign(stage="testing", data="parity", fusion=["gate_cnn"] * 3 + [np.nan])
-    (axis,) = results_by_arm.ratios(runs, study).axes
+    (axis,) = arm_figures.ratios(runs, study).axes
     labels = [text.get_text() for text in axis.get_legend().get_texts()]
     assert labels == ["gate_cnn", "concat"]
     bags = runs.assign(bag_of_words=50.0, bag_with_ends=70.0)
@@ -282,7 +282,7 @@ def test_accuracy_by_test_length_as_lines():
     runs = study_runs(add=[80, 90], tupe=[70, None]).assign(max_len=20)
     runs["test_accuracy_at_20"] = [80, 90, 70, np.nan]
     runs["test_accuracy_at_40"] = [60, 50, 40, np.nan]
-    (axis,) = results_by_arm.lengths(runs, study).axes
+    (axis,) = arm_figures.lengths(runs, study).axes
     lines = [line.get_xydata().tolist() for line in axis.lines if len(line.get_xdata()) == 2]
     assert [[20, 85], [40, 55]] in lines
     assert [[20, 70], [40, 40]] in lines
@@ -325,7 +325,7 @@ def test_the_figure_of_ratios_has_one_mark_per_run():
     runs = runs.assign(stage=["tuning", *["testing"] * 3], test_accuracy=[40, 50, 60, 70])
     arms = {"a": {"fusion": "add"}, "b": {"fusion": "concat", "model.fused_norm": "layer"}}
     arms["c"] = {"fusion": "add", "model.token_scale": 4}
-    (axis,) = results_by_arm.ratios(runs, replace(STUDY, arms=arms)).axes
+    (axis,) = arm_figures.ratios(runs, replace(STUDY, arms=arms)).axes
     drawn = sorted((x, y) for line in axis.lines for x, y in zip(*line.get_data(), strict=True))
     assert drawn == [(1.0, 40), (2.0, 50), (3.0, 60), (4.0, 70)]
     labels = [text.get_text() for text in axis.get_legend().get_texts()]
@@ -335,7 +335,7 @@ def test_the_figure_of_ratios_has_one_mark_per_run():
     assert axis.lines[0].get_gid() == "title:a seed=7: 40.00"
     arms = {"a": {}, "b": {"fusion": "add"}, "c": {"data": "parity"}}
     settings = {"fusion": "concat", "data": "listops", "model.fused_norm": "layer"}
-    axes = results_by_arm.ratios(runs, replace(STUDY, arms=arms, settings=settings)).axes
+    axes = arm_figures.ratios(runs, replace(STUDY, arms=arms, settings=settings)).axes
     shown = [[text.get_text() for text in axis.get_legend().get_texts()] for axis in axes]
     assert shown == [["concat", "add"], ["concat"]]
     assert [axis.get_title(loc="left") for axis in axes] == ["listops", "parity"]

@@ -20,7 +20,7 @@ from posfuse.report.table import Table
 from posfuse.runs.identity import flatten
 from posfuse.runs.measurements import Diagnostic, read_table
 from posfuse.runs.records import DIAGNOSTICS
-from posfuse.study import caveats, results_by_arm, tables
+from posfuse.study import arm_figures, caveats, results_by_arm, tables
 from posfuse.study.arm_sweep import OUTPUT
 from posfuse.study.looks import HypothesisVerdict, Progress
 from posfuse.study.plan import PLAN, Plan, provenance
@@ -88,9 +88,9 @@ def sections_of(plan: Plan, state: Progress, runs: pd.DataFrame) -> list[Section
     study, metric = plan.study, plan.study.measured
     tested = runs[runs["stage"] == "testing"]
     by_ratio = f"{metric.heading} and the ratio of token to position."
-    ratios = drawing(results_by_arm.ratios, runs[runs["norm_ratio"] > 0], study, caption=by_ratio)
+    ratios = drawing(arm_figures.ratios, runs[runs["norm_ratio"] > 0], study, caption=by_ratio)
     by_length = f"{metric.heading} by test length."
-    lengths = drawing(results_by_arm.lengths, tested, study, caption=by_length)
+    lengths = drawing(arm_figures.lengths, tested, study, caption=by_length)
     return [
         *verdict_sections(plan, state, tested),
         *_of(results_by_arm.arms_table(plan, tested), ratios),
