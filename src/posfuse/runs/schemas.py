@@ -24,6 +24,12 @@ class Strict:
     __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False, validate_default=True)
 
 
+def requiring(*keys: str) -> ConfigDict:
+    """As of `Strict`. The JSON schema also requires these keys, although the dataclass has
+    defaults for them."""
+    return Strict.__pydantic_config__ | ConfigDict(json_schema_extra={"required": list(keys)})
+
+
 def one_of(names: Iterable[str]) -> Any:
     """A field whose text must be one of these names."""
     return Field(pattern=f"^({'|'.join(names)})$", json_schema_extra={"enum": list(names)})

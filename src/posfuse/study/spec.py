@@ -10,7 +10,7 @@ from pydantic import Field, WithJsonSchema
 
 from posfuse.evidence.metric import METRICS, Metric
 from posfuse.runs.proposals import AGAIN, round_value
-from posfuse.runs.schemas import Strict, one_of
+from posfuse.runs.schemas import Strict, one_of, requiring
 from posfuse.runs.seeds import seeds_of
 from posfuse.statistics.sequential import Looks, Margins
 
@@ -66,6 +66,7 @@ class Tuning(Strict):
 class Evaluation(Strict):
     """The fresh seeds and the looks."""
 
+    __pydantic_config__ = requiring("seeds", "looks")
     seeds: Annotated[Seeds, about("test seeds; none may be a tuning seed")] = None
     looks: Annotated[
         list[int], about("numbers of seeds per arm at the looks, or of repeats", max_length=50)
@@ -172,6 +173,7 @@ class Convergence(Strict):
 
 @dataclass
 class Study(Strict):
+    __pydantic_config__ = requiring("question", "arms", "testing", "hypotheses", "assumed")
     question: str
     metric: Annotated[str, one_of(METRICS)] = "accuracy"
     solved: Annotated[
