@@ -101,7 +101,7 @@ def test_it_renders_without_a_network(opened):
     sizes = opened.execute_script(
         "return [...document.querySelectorAll('figure svg')].map(s => s.getBoundingClientRect())"
     )
-    assert len(sizes) == 6
+    assert len(sizes) == 5
     assert all(size["width"] > 200 and size["height"] > 80 for size in sizes)
     assert opened.execute_script(OVERLAPS) == []
     assert len(opened.find_elements("css selector", ".verdict")) == 1  # of the length
@@ -194,7 +194,7 @@ def test_a_mark_shows_its_seed_under_the_pointer(opened):
     from selenium.webdriver import ActionChains
 
     mark = opened.execute_script(
-        "return [...document.querySelectorAll('#figure-deltas [data-tip]')]"
+        "return [...document.querySelectorAll('#figure-forest [data-tip]')]"
         ".find(g => g.dataset.tip.includes('tiny sinusoidal concat seed=2'))"
     )
     assert mark is not None
@@ -268,7 +268,7 @@ def test_on_a_phone_a_figure_scrolls_instead_of_shrinking(opened, page):
     set_width(opened, 400)
     show(opened, page)
     figures = opened.execute_script(LABELS_OF_FIGURES)
-    assert len(figures) == 6
+    assert len(figures) == 5
     assert min(height for _, _, height in figures) >= 8
     assert any(whole > shown for whole, shown, _ in figures)
 

@@ -68,7 +68,6 @@ def draw_all(runs):
     keys = comparisons[CELL].itertuples(index=False, name=None)
     confusions = {key: np.array([[1.5, -1.5], [np.nan, np.nan]]) for key in keys}
     return {
-        "deltas": differences.deltas(comparisons, Criteria()),
         "accuracy_latency": paper.accuracy_latency(cells_of(runs)),
         "forest": differences.forest(comparisons, Criteria()),
         "gain_by_length": by_document.gain_by_length(comparisons, bins_of(comparisons), Criteria()),
@@ -136,25 +135,39 @@ def test_figures_of_any_sweep_are_drawn_and_saved_without_a_warning(tmp_path):
 
 
 def test_every_seed_is_a_mark_at_its_difference(drawn, comparisons):
-    found = marked(drawn["deltas"])
-    lines = [line for axis in drawn["deltas"].axes for line in axis.lines]
+    found = marked(drawn["forest"])
+    lines = [line for axis in drawn["forest"].axes for line in axis.lines]
     for row in comparisons.to_dict("records"):
         for seed, delta in zip(row["seeds"], row["deltas"], strict=True):
-            name = f"{row['data']} sin concat seed={seed}: {delta:+.2f} points"
-            assert found[name].get_ydata() == [delta]
-        (bar,) = [a for text, a in found.items() if text.startswith(f"{row['data']} sin concat: m")]
-        assert list(bar.get_ydata()) == [row["mean"]] * 2
-        assert any(list(line.get_ydata()) == [row["low"], row["high"]] for line in lines)
+            name = f"{row['data']} sin concat seed={seed}: {delta:+.2f}"
+            assert found[name].get_xdata() == [delta]
+        assert any(list(line.get_xdata()) == [row["low"], row["high"]] for line in lines)
+    assert len(found) == 2 + 6  # two means and the marks of their seeds
+    caption = " ".join(drawn["forest"].get_suptitle().split())
+    assert "; small mark: one seed; mean with its 95 % t interval;" in caption
 
 
 def test_an_interval_far_wider_than_the_seeds_is_cut_with_an_arrow_and_a_note(comparisons):
     two = comparisons[:1].assign(deltas=[[1.0, 3.0, 2.0]], mean=2.0, low=-10.7, high=14.7)
-    figure = differences.deltas(two, Criteria())
-    low, high = figure.axes[0].get_ylim()
+    figure = differences.forest(two, Criteria())
+    low, high = figure.axes[0].get_xlim()
     assert -6 < low < 0 < 3 < high < 8
-    arrows = {line.get_marker(): line.get_ydata()[0] for line in figure.axes[0].lines}
-    assert (arrows["v"], arrows["^"]) == (low, high)
+    arrows = {line.get_marker(): line.get_xdata()[0] for line in figure.axes[0].lines}
+    assert (arrows["<"], arrows[">"]) == (low, high)
     assert "an arrow: the interval is longer" in " ".join(texts(figure)).replace("\n", " ")
+
+
+def test_a_block_has_its_own_scale_if_it_would_use_less_than_a_quarter_of_a_shared_one(
+    comparisons,
+):
+    one = comparisons[:1].assign(deltas=[[1.0, 3.0, 2.0]], mean=2.0, low=1.0, high=3.0)
+    for factor, is_shared in ((3, True), (5, False)):
+        other = one.assign(data="long", deltas=[[factor, 3 * factor, 2 * factor]])
+        other[["mean", "low", "high"]] *= factor
+        figure = differences.forest(pd.concat([one, other]), Criteria())
+        first, second = (axis.get_xlim() for axis in figure.axes)
+        assert (first == second) == is_shared
+        assert ("each block has its own scale" in " ".join(texts(figure))) != is_shared
 
 
 @pytest.mark.parametrize("other", ["lr=1", "lr=2"])
@@ -171,7 +184,7 @@ def test_a_forest_leaves_out_the_variant_of_all_rows(comparisons):
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["sin concat"]
     assert "lr=1" not in " ".join(marked(figure))
     both = differences.forest(pd.concat([one, one.assign(variant="lr=2")]), Criteria())
-    names = [text.partition(": ")[0] for text in marked(both)]
+    names = [text.partition(": ")[0] for text in marked(both) if "seed=" not in text]
     assert names == [f"short sin concat lr={n}" for n in (1, 2)]
 
 
@@ -186,7 +199,8 @@ def test_forest_rows_show_the_means_and_the_numbers():
         assert numbers in texts(figure)
         assert found[f"{row['data']} sin {row['fusion']}: {numbers}"].get_xdata() == [row["mean"]]
     assert [axis.get_title(loc="left") for axis in figure.axes] == ["short", "long"]
-    assert len(figure.axes[0].lines) == 4  # zero, two points, one interval
+    # Zero, two points, one interval, and the marks of two rows with three seeds.
+    assert len(figure.axes[0].lines) == 4 + 2 * 3
     (band,) = figure.axes[0].collections[0].get_paths()
     assert [band.get_extents().x0, band.get_extents().x1] == pytest.approx([-0.7, 0.7])
 
@@ -241,8 +255,7 @@ def test_names_at_the_lines_ends_do_not_touch_and_are_inside_the_figure():
             assert len(boxes) >= len(LOOKS) - 1
             assert all(box.x1 <= figure.bbox.x1 for box in boxes)
             assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
-    others = differences.deltas(comparisons, Criteria()), paper.accuracy_latency(cells_of(runs))
-    assert all(shown <= set(texts(figure)) for figure in others)
+    assert shown <= set(texts(paper.accuracy_latency(cells_of(runs))))
 
 
 def test_apart_moves_only_what_touches():

@@ -45,8 +45,7 @@ TABLES = {
 CAUTIONS = {f"tables/cautions.{end}" for end in ("csv", "md", "tex")}  # here: of few seeds
 FIGURES = {
     f"figures/{name}.{end}" for end in ("png", "svg") for name in (
-        "deltas", "forest", "accuracy_latency", "gain_by_length", "learning_curves",
-        "confusions")
+        "forest", "accuracy_latency", "gain_by_length", "learning_curves", "confusions")
 }  # fmt: skip
 
 

@@ -94,7 +94,7 @@ def test_the_figure_of_hypotheses_has_a_block_for_each_family_and_a_mark_for_eac
     first = state.verdicts[0]  # decided by the first look; the other seeds ran for the second one
     assert (first.decision.n, first.counted) == (4, "8, decided at 4")
     assert [mark.get_xdata().item() for mark in marks] == [15 + x for x in noise]
-    assert marks[2].get_gid() == "title:gain seed=2: +17.00"
+    assert marks[2].get_gid() == "title:primary gain supported seed=2: +17.00"
     (text,) = blocks[0].texts
     assert text.get_text().startswith("+16.00 [")
     assert text.get_text().endswith("n=8, decided at 4")

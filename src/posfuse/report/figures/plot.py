@@ -134,17 +134,12 @@ def view_of(rows: Sequence[Row], with_seeds: bool = False) -> View:
     return float(low - margin), float(high + margin)
 
 
-def shared_views(
-    panels: Iterable[Sequence[Row]], groups: Sequence[Any], with_seeds: bool = False
-) -> list[View]:
-    """One view for all panels of a group, unless a panel would use less than a quarter of it."""
-    views, shared = [view_of(rows, with_seeds) for rows in panels], []
-    for view, group in zip(views, groups, strict=True):
-        same = [v for v, g in zip(views, groups, strict=True) if g == group]
-        whole = min(v[0] for v in same), max(v[1] for v in same)
-        narrowest = min(v[1] - v[0] for v in same)
-        shared.append(whole if narrowest >= (whole[1] - whole[0]) / 4 else view)
-    return shared
+def shared_views(blocks: Iterable[Sequence[Row]], with_seeds: bool = False) -> list[View]:
+    """One view for all blocks, unless a block would use less than a quarter of it."""
+    views = [view_of(rows, with_seeds) for rows in blocks]
+    whole = min(low for low, _ in views), max(high for _, high in views)
+    narrowest = min(high - low for low, high in views)
+    return [whole] * len(views) if narrowest >= (whole[1] - whole[0]) / 4 else views
 
 
 def cut_note(panels: Iterable[Iterable[Row]], views: Iterable[View]) -> str:

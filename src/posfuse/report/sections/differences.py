@@ -66,20 +66,17 @@ def section(sweep: Sweep) -> Section:
         for name in criteria.primary
         if name not in fusions
     ]
-    drawings = [
-        *drawing(deltas, comparisons, criteria,
-                 caption=f"Paired differences from {criteria.baseline}; each mark is one seed."),
-        *drawing(forest, comparisons, criteria, caption="Every comparison with its 95 % t "
-                 f"interval; the band is ±{criteria.within}, within which a difference does not "
-                 "matter."),
-    ]  # fmt: skip
+    caption = (
+        "Every comparison with the difference of each seed and the 95 % t interval; the band is "
+        f"±{criteria.within}, within which a difference does not matter."
+    )
     shown: list[Shown] = []
     if len(others := sweep.best.others(comparisons)):
         short = short_table(others, criteria)
         shown = [short, Text(f"{short.caption}\n")]
     return Section(
         PAIRED,
-        drawings=drawings,
+        drawings=drawing(forest, comparisons, criteria, caption=caption),
         tables=[differences_table(comparisons, criteria), tests_table(comparisons, criteria)],
         shown=shown,
         notes=[*sweep.compared[1], *notes],
@@ -195,47 +192,17 @@ def to_baseline(criteria: Criteria, what: str = "") -> str:
     return f"Difference from {criteria.baseline} in {points}{metric.better}"
 
 
-@style.styled
-def deltas(comparisons: pd.DataFrame, criteria: Criteria) -> Figure:
-    """Every seed's difference from the baseline, a panel for each data x encoding x variant."""
-    groups = comparisons.groupby(plot.PANEL, sort=False)
-    every = [part.to_dict("records") for _, part in groups]
-    views = plot.shared_views(every, [rows[0]["data"] for rows in every], with_seeds=True)
-    metric = criteria.metric
-    caption = (
-        f"{to_baseline(criteria)}; mark: one seed; bar: mean over "
-        "seeds; thin line: its 95 % t interval"
-    )
-    caption += plot.cut_note(every, views)
-    size = (min(3.4, 1.6 + 0.4 * max(map(len, every))), 2.6)
-    figure, panels = plot.panel_figure(comparisons, caption, size)
-    for rows, (_, (axis,)), view in zip(every, panels, views, strict=True):
-        axis.axhline(0, color=style.QUIET, linewidth=0.8, zorder=0)
-        for x, row in enumerate(rows):
-            n = len(row["deltas"])
-            shifts = np.linspace(-0.36, 0.06, n) if n > 1 else [-0.15]
-            for shift, seed, delta in zip(shifts, row["seeds"], row["deltas"], strict=True):
-                text = f"{plot.label(row)} seed={seed}: {metric.signed(delta)} {metric.unit}"
-                plot.dot(axis, x + shift, delta, row["fusion"], 5 if n <= 5 else 4, text)
-            plot.whisker(axis, x + 0.27, row, view)
-            if n == 1:
-                continue  # the mean of one seed is the mark
-            (bar,) = axis.plot([x + 0.15, x + 0.39], [row["mean"]] * 2, color="black", linewidth=2)
-            svg.mark(bar, f"{plot.label(row)}: mean {plot.numbers(row, metric.digits)}")
-        axis.set_ylim(view)
-        axis.set_ylabel(f"difference, {metric.unit}")
-        plot.name_operators([axis], [row["fusion"] for row in rows])
-    return figure
-
-
 def forest(comparisons: pd.DataFrame, criteria: Criteria) -> Figure:
-    """Every comparison as a row; a block for each corpus."""
+    """Every comparison as a row, with a mark for each seed if the differences of the seeds are
+    known; a block for each corpus."""
+    of_each = "seed" if "deltas" in comparisons else ""  # another study's table has none
+    marks = "small mark: one seed; " * bool(of_each)
     caption = (
-        f"{to_baseline(criteria)}; mean with its 95 % t interval; shaded: within ± "
+        f"{to_baseline(criteria)}; {marks}mean with its 95 % t interval; shaded: within ± "
         f"{criteria.margin:g}"
     )
     rows = comparisons.assign(margin=criteria.margin)
-    return forest_of(rows, caption, criteria.metric)
+    return forest_of(rows, caption, criteria.metric, of_each)
 
 
 @style.styled
@@ -244,7 +211,7 @@ def forest_of(comparisons: pd.DataFrame, caption: str, metric: Metric, of_each: 
     the column data. With `of_each` ("seed") a row also has a mark for each of its deltas."""
     by_data = comparisons.groupby("data", sort=False)
     blocks = {data: part.to_dict("records") for data, part in by_data}
-    views = plot.shared_views(blocks.values(), [0] * len(blocks), bool(of_each))
+    views = plot.shared_views(blocks.values(), bool(of_each))
     has_scales = len(set(views)) > 1
     caption += "; each block has its own scale" * has_scales
     caption += plot.cut_note(blocks.values(), views)
@@ -258,8 +225,8 @@ def forest_of(comparisons: pd.DataFrame, caption: str, metric: Metric, of_each: 
             axis.fill_betweenx(ends, -row["margin"], row["margin"], color="0.88", linewidth=0)
             if of_each:
                 for unit, delta in zip(row["seeds"], row["deltas"], strict=True):
-                    (point,) = axis.plot(delta, y + 0.3, "|", color=style.QUIET, markersize=4)
-                    name = f"{plot.label(row, ('encoding',))} {of_each}={unit}"
+                    (point,) = axis.plot(delta, y + 0.37, "|", color="0.2", markersize=4)
+                    name = f"{plot.label(row, ('data', *names))} {of_each}={unit}"
                     svg.mark(point, f"{name}: {metric.signed(delta)}")
             plot.whisker(axis, y, row, view, upright=False)
             numbers = plot.numbers(row, metric.digits)
