@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.image import imread
 from matplotlib.text import Text
 
 from posfuse.evidence.collect import CELL, collect
@@ -203,6 +204,14 @@ def test_forest_rows_show_the_means_and_the_numbers():
     assert len(figure.axes[0].lines) == 4 + 2 * 3
     (band,) = figure.axes[0].collections[0].get_paths()
     assert [band.get_extents().x0, band.get_extents().x1] == pytest.approx([-0.7, 0.7])
+
+
+def test_a_long_name_of_a_row_is_not_cut(comparisons, tmp_path):
+    named = comparisons.assign(fusion="no_gain_on_text_without_position")
+    save(differences.forest(named, Criteria()), tmp_path, "forest")
+    pixels = imread(tmp_path / "forest.png")
+    assert pixels.shape[1] == 8 * 150
+    assert (pixels[:, :2] == 1).all()  # the left edge is white
 
 
 def test_accuracy_and_latency_are_at_their_means(drawn):

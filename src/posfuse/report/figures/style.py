@@ -29,6 +29,7 @@ RC: Any = {
     "text.parse_math": False,  # names of the user's operators may contain $ or _
     "svg.fonttype": "none",
     "svg.hashsalt": "posfuse",
+    "figure.dpi": 150,  # the widths of names are measured as the PNG files have them
     "font.size": SMALL,
     "axes.titlesize": SMALL,
     "axes.spines.top": False,

@@ -27,10 +27,9 @@ def save(figure: Figure, folder: str | Path, name: str) -> str:
     Path(folder).mkdir(parents=True, exist_ok=True)
     drawn = io.StringIO()
     with rc_style():
-        figure.savefig(
-            Path(folder) / f"{name}.png", dpi=150, facecolor="white", metadata={"Software": None}
-        )
-        figure.savefig(drawn, format="svg", dpi=150, facecolor="white", metadata={"Date": None})
+        png = Path(folder) / f"{name}.png"
+        figure.savefig(png, facecolor="white", metadata={"Software": None})
+        figure.savefig(drawn, format="svg", facecolor="white", metadata={"Date": None})
     svg = for_page(drawn.getvalue(), name)
     (Path(folder) / f"{name}.svg").write_text(svg + "\n", encoding="utf-8")
     return svg
