@@ -40,7 +40,6 @@ def for_page(drawn: str, name: str) -> str:
     ET.register_namespace("", SVG)
     ET.register_namespace("xlink", XLINK)
     root = ET.fromstring(NOT_XML.sub("\ufffd", drawn))  # class names may have such characters
-    prefix = re.sub(r"[^\w-]", "-", name)
     # The only style rule is for "*", so it would apply to the whole page. It is moved to the root.
     for child in [c for c in root if c.tag != f"{{{SVG}}}g"]:
         if child.tag == f"{{{SVG}}}metadata" or child.find(f"{{{SVG}}}style") is not None:
@@ -48,28 +47,21 @@ def for_page(drawn: str, name: str) -> str:
     root.set("role", "group")
     root.set("aria-labelledby", f"caption-{name}")
     root.set("style", "stroke-linejoin:round;stroke-linecap:butt")
-    # Matplotlib's id of a clip path is a hash of unrounded sizes, whose last digits vary.
-    paths = enumerate(root.iter(f"{{{SVG}}}clipPath"), 1)
-    clips = {path.get("id"): f"clip-{i}" for i, path in paths}
-
-    def unique(id: str) -> str:
-        return f"{prefix}-{clips.get(id, id)}"
-
-    marks = 0
-    for element in list(root.iter()):
-        if element.tag == f"{{{SVG}}}image":
-            element.attrib.pop("id", None)  # a hash of the pixels: equal pictures have the same id
+    ids = {}
+    with_ids = [element for element in root.iter() if "id" in element.attrib]
+    for i, element in enumerate(with_ids, 1):
+        # Matplotlib's own ids may be hashes of unrounded sizes, or the same for equal pictures.
+        old = element.attrib["id"]
+        ids[old] = f"{name}-{i}"
+        element.set("id", ids[old])
+        if old.startswith(TITLE):
+            title = ET.Element(f"{{{SVG}}}title")
+            title.text = old.removeprefix(TITLE)
+            element.insert(0, title)
+    for element in root.iter():
         for key, value in element.attrib.items():
-            if key == "id" and value.startswith(TITLE):
-                marks += 1
-                element.set(key, f"{prefix}-mark-{marks}")
-                title = ET.Element(f"{{{SVG}}}title")
-                title.text = value.removeprefix(TITLE)
-                element.insert(0, title)
-            elif key == "id":
-                element.set(key, unique(value))
-            elif key == f"{{{XLINK}}}href" and value.startswith("#"):
-                element.set(key, f"#{unique(value[1:])}")
+            if key == f"{{{XLINK}}}href" and value.startswith("#"):
+                element.set(key, f"#{ids[value[1:]]}")
             elif "url(#" in value:
-                element.set(key, USED.sub(lambda used: f"url(#{unique(used[1])})", value))
+                element.set(key, USED.sub(lambda used: f"url(#{ids[used[1]]})", value))
     return ET.tostring(root, encoding="unicode")
