@@ -8,12 +8,13 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from posfuse.evidence.bag_of_words import BagOfWords, Bags, bags_of_words
+from posfuse.evidence.collect import CELL
 from posfuse.evidence.metric import ACCURACY, Metric
 from posfuse.evidence.published import Published, numbers, published_cell, published_latency
 from posfuse.report.figures import plot, style
 from posfuse.report.sections.section import TABLES, Section, drawing
 from posfuse.report.sweep import Sweep
-from posfuse.report.table import Row, Table, by_fusion, count, if_many, over_seeds
+from posfuse.report.table import Row, Table, by_fusion, count, if_many, over_seeds, table_of
 from posfuse.runs.coverage import coverage_warning, repetition
 
 MARK = "†"  # our number disagrees with the paper's
@@ -142,42 +143,30 @@ def _by_fusion(
 
 def _latency(cells: pd.DataFrame, encoding: str, metric: Metric) -> Table:
     """The paper's Table 2: a row for each fusion of a corpus."""
-    keys = ["data", *if_many(cells, "variant")]
-    rows = []
-    for _, group in cells.groupby(keys, sort=False):
-        first = group.iloc[0]
-        labels = [first[key] for key in keys]
-        for cell in group.to_dict("records"):
-            latency = published_latency(cell["data"], cell["encoding"], cell["fusion"])
-            rows.append(
-                [
-                    *labels,
-                    cell["fusion"],
-                    _ours(cell, metric.digits),
-                    _theirs(cell),
-                    over_seeds(cell["latency_mean"], cell["latency_std"], cell["n"], digits=3),
-                    "" if cell["variant"] else latency,
-                    count(cell["parameters"]),
-                    count(cell["fusion_parameters"]),
-                ]
-            )
-        rows += [[*labels, bag, accuracy, *[""] * 5] for bag, accuracy in _bags(first)]
-    columns = [
-        *keys, "fusion", metric.title, "published", "ms per document", "published latency",
-        "parameters", "in fusion",
-    ]  # fmt: skip
-    return Table(
-        "table2",
-        f"Table 2. {metric.heading} and latency by fusion, encoding {encoding}",
-        f"{metric.heading}: as in Table 1. Latency: the forward pass over the test split in its "
-        "batches, in milliseconds per document, mean ± standard deviation over the same runs. "
-        "Other work of the machine changes it; docs/performance.md compares the operators under "
-        "equal conditions. The published latency is that of the paper's Table 2 and Figure 4, "
-        "which do not name the unit of work.",
-        columns,
-        rows,
+    return table_of(
         cells,
+        [
+            (metric.title, partial(over_seeds, digits=metric.digits), "mean", "std", "n"),
+            ("published", over_seeds, "published_mean", "published_std", "published_n"),
+            ("ms per document", partial(over_seeds, digits=3), "latency_mean", "latency_std", "n"),
+            ("published latency", _published_latency, *CELL),
+            ("parameters", count, "parameters"),
+            ("in fusion", count, "fusion_parameters"),
+        ],
+        keys=["data", "fusion", *if_many(cells, "variant")],
+        name="table2",
+        title=f"Table 2. {metric.heading} and latency by fusion, encoding {encoding}",
+        caption=f"{metric.heading}: as in Table 1. Latency: the forward pass over the test split "
+        "in its batches, in milliseconds per document, mean ± standard deviation over the same "
+        "runs. Other work of the machine changes it; docs/performance.md compares the operators "
+        "under equal conditions. The published latency is that of the paper's Table 2 and Figure "
+        "4, which do not name the unit of work.",
     )
+
+
+def _published_latency(data: str, encoding: str, fusion: str, variant: str) -> str:
+    """Empty for a variant, which has other settings than the paper."""
+    return "" if variant else published_latency(data, encoding, fusion)
 
 
 def _bags(cell: pd.Series) -> list[tuple[str, str]]:
