@@ -12,11 +12,12 @@ from posfuse.evidence.metric import ACCURACY, BITS_PER_BYTE, METRICS, metric_of
 from posfuse.evidence.saved import read_windows
 from posfuse.report import page
 from posfuse.report.entry import sections_of
+from posfuse.report.sections import paper
 from posfuse.report.sweep import Sweep
 from posfuse.runs.measurements import LOSS_BY_POSITION, WHOLE, Measurement, table_of, write_table
 from posfuse.runs.records import MECHANISM
 from posfuse.statistics.budget import budgets
-from posfuse.statistics.comparisons import Criteria, compare, criteria_for, step_of
+from posfuse.statistics.comparisons import Criteria, cells, compare, criteria_for, step_of
 from posfuse.statistics.over_documents import hierarchical_bootstrap
 from posfuse.statistics.own_best import own_best
 from posfuse.verdicts.claims import Claim, Claims
@@ -143,6 +144,12 @@ def test_strings_are_resampled_for_each_metric_of_answers(tmp_path, metric, gain
     assert row["documents_mean"] == pytest.approx(np.mean(gains))
     assert (row["document_seeds"], row["n_documents"]) == ([0, 1, 2], len(gains))
     assert page.problems_of(sections_of(report)) == []
+
+
+def test_a_mark_of_a_metric_without_a_unit_has_its_value_and_number_of_seeds(runs):
+    axis, _ = paper.accuracy_latency(cells(runs, BITS_PER_BYTE), BITS_PER_BYTE).axes
+    texts = [line.get_gid() for line in axis.lines if line.get_gid()]
+    assert "title:text sinusoidal add: 2.5 ± 0.1, n=3" in texts
 
 
 @pytest.mark.slow

@@ -197,8 +197,8 @@ def accuracy_latency(cells: pd.DataFrame, metric: Metric = ACCURACY) -> Figure:
     for part, (upper, lower) in panels:
         rows = part.to_dict("records")
         for axis, value, unit in (
-            (upper, "", metric.percent.strip()),
-            (lower, "latency_", "ms per document"),
+            (upper, "", metric.percent),
+            (lower, "latency_", " ms per document"),
         ):
             for x, row in enumerate(rows):
                 mean, std = row[f"{value}mean"], row[f"{value}std"]
@@ -207,7 +207,7 @@ def accuracy_latency(cells: pd.DataFrame, metric: Metric = ACCURACY) -> Figure:
                 color = style.look(row["fusion"]).color
                 axis.plot([x, x], [mean - std, mean + std], color=color)
                 spread = "" if np.isnan(std) else f" ± {std:.3g}"
-                text = f"{plot.label(row)}: {mean:.4g}{spread} {unit}, n={row['n']}"
+                text = f"{plot.label(row)}: {mean:.4g}{spread}{unit}, n={row['n']}"
                 plot.dot(axis, x, mean, row["fusion"], 6, text)
             axis.margins(y=0.12)
         upper.set_ylabel(metric.axis)
