@@ -163,8 +163,8 @@ def test_every_csv_file_of_a_report_or_study_is_written_by_one_function():
 
 
 def test_a_narrowed_table_names_what_all_rows_have_in_its_caption():
-    def narrowed(columns, rows, **more):
-        return narrow(Table("t", "T", "Points.", columns, rows, pd.DataFrame(), **more))
+    def narrowed(columns, rows):
+        return narrow(Table("t", "T", "Points.", columns, rows, pd.DataFrame()))
 
     rows = [["tiny", "add", "undecided", "3", ""], ["tiny", "mlp", "undecided", "3", ""]]
     found = narrowed(["data", "fusion", "verdict", "n", "note"], rows)
@@ -175,5 +175,3 @@ def test_a_narrowed_table_names_what_all_rows_have_in_its_caption():
     assert narrowed(["data", "n"], numbers).rows == numbers
     twice = [["a", "1", "1"], ["b", "1", "2"]]  # two columns may have one heading
     assert narrowed(["x", "95 % t", "95 % t"], twice).rows == [["a", "1"], ["b", "2"]]
-    filed = narrowed(["x", "y", "z"], twice, only_in_files=("y", "z"))
-    assert (filed.columns, filed.caption) == (["x"], "All rows: y 1. Points.")

@@ -26,7 +26,6 @@ class Table:
     columns: list[str]
     rows: list[list[str]]
     numbers: pd.DataFrame  # the contents of the CSV file
-    only_in_files: Sequence[str] = ()  # columns that a page shows only if all rows share the text
 
     @cached_property
     def numeric(self) -> list[bool]:
@@ -38,7 +37,6 @@ def table_of(
     frame: pd.DataFrame,
     columns: Sequence[Column],
     keys: Sequence[str] = (),
-    only_in_files: Sequence[str] = (),
     **texts: str,
 ) -> Table:
     """A table with one row for each row of the frame.
@@ -53,7 +51,7 @@ def table_of(
     rows = [[_cell(row, *column) for column in shown] for row in frame.to_dict("records")]
     numbers = frame.map(lambda cell: _join(cell) if isinstance(cell, list) else cell)
     headings = [heading for heading, *_ in shown]
-    return Table(columns=headings, rows=rows, numbers=numbers, only_in_files=only_in_files, **texts)
+    return Table(columns=headings, rows=rows, numbers=numbers, **texts)
 
 
 def _cell(row: Row, heading: str, write: Callable[..., str], first: str, *more: str) -> str:
@@ -62,18 +60,17 @@ def _cell(row: Row, heading: str, write: Callable[..., str], first: str, *more: 
 
 
 def narrow(table: Table) -> Table:
-    """The table without columns that are only in files, that are empty, or that have one text in
-    several rows; the caption gives this text. The verdicts always remain, because a reader looks
-    for them, and so does the first column if only numbers would remain."""
+    """The table without columns that are empty, or that have one text in several rows; the caption
+    gives this text. The verdicts always remain, because a reader looks for them, and so does the
+    first column if only numbers would remain."""
     if not table.rows:
         return table
     columns = list(zip(*table.rows, strict=True))
     headings = [*enumerate(table.columns)]
     few = [len(set(texts)) == 1 and (len(texts) > 1 or not texts[0]) for texts in columns]
-    hidden = [few[i] or name in table.only_in_files for i, name in headings]
-    is_named = not all(hidden[i] or table.numeric[i] for i, _ in headings)
+    is_named = not all(few[i] or table.numeric[i] for i, _ in headings)
     stays = [name == "verdict" or (not i and not is_named) for i, name in headings]
-    left = [i for i, _ in headings if stays[i] or not hidden[i]]
+    left = [i for i, _ in headings if stays[i] or not few[i]]
     same = [(name, columns[i][0]) for i, name in headings if few[i] and not stays[i]]
     texts = [f"{name} {text}" for name, text in same if text]
     caption = f"All rows: {', '.join(texts)}. {table.caption}" if texts else table.caption
