@@ -354,15 +354,27 @@ def test_the_runs_of_a_sweeps_report_do_not_stay_beside_another_table(table, tmp
     out = tmp_path / "out"
     write_sweep(tmp_path / "mine", {"add": [0.5, 0.6], "concat": [0.6, 0.65]})
     reported(tmp_path / "mine", "--out", out)
-    options = (*OPTIONS, "--baseline", "a", "--out", out)
-    for file in (out / "runs.csv", out / "tables" / "paired_tests.csv"):
-        before = file.read_bytes()
-        file.write_bytes(table.read_bytes())
-        message = f"error: --out: the new report would remove {file}, a file of the report in "
-        assert refusal("--from", file, *options).startswith(message)
-        file.write_bytes(before)
-    reported("--from", table, *options)
+    reported("--from", table, *OPTIONS, "--baseline", "a", "--out", out)
     assert not (out / "runs.csv").exists()
+
+
+def test_a_report_does_not_remove_or_overwrite_its_own_table(table, tmp_path):
+    """Neither a file of an earlier report nor one with the name of a file of the new report."""
+    out, new = tmp_path / "out", tmp_path / "new"
+    write_sweep(tmp_path / "mine", {"add": [0.5, 0.6], "concat": [0.6, 0.65]})
+    reported(tmp_path / "mine", "--out", out)
+    (new / "tables").mkdir(parents=True)
+    (new / "tables" / "rankings.csv").symlink_to(target := tmp_path / "linked.csv")
+    for folder, file in (
+        (out, out / "runs.csv"), (out, out / "tables" / "paired_tests.csv"),
+        (new, new / "tables" / "comparisons.csv"), (new, target),
+    ):  # fmt: skip
+        file.write_bytes(table.read_bytes())
+        assert refusal("--from", file, *OPTIONS, "--baseline", "a", "--out", folder) == (
+            f"error: --out: the new report may remove or overwrite {file}; give another folder "
+            f"than {folder}"
+        )
+        assert file.read_bytes() == table.read_bytes()
 
 
 WRONG_ROWS = [  # a text of the table, its replacement, and the message

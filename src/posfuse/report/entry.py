@@ -101,10 +101,11 @@ def main(arguments: Namespace) -> list[str]:
     if arguments.table:
         sections = foreign_table.sections_of(arguments, criteria)
         out, name = arguments.out or Path("report"), arguments.table.stem
-        if arguments.table.resolve() in map(Path.resolve, page.files_of(out)):
+        replaced = [*page.files_of(out), *(out / "tables").glob("*")]
+        if arguments.table.resolve() in map(Path.resolve, replaced):
             raise InputError(
-                f"--out: the new report would remove {arguments.table}, a file of the report in "
-                f"{out}; give another folder"
+                f"--out: the new report may remove or overwrite {arguments.table}; give another "
+                f"folder than {out}"
             )
         show(sections, console, page.write(sections, name, command, pd.DataFrame(), out))
         return []
