@@ -1,7 +1,7 @@
 """Tables for the terminal and as CSV, Markdown and LaTeX files."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ LATEX = {
     "‡": r"$^\ddagger$",
     "[": "{[}", "*": "{*}",  # arguments of the rule or the end of the row before them
 }  # fmt: skip
+NOT_IN_PDFLATEX = re.compile("[«»ÐÞðþ]|[^\x00-\xff–—‘’“”…]")  # without a package
 ROWS_ON_A_PAGE = 30
 GAP = 2  # between the columns of a terminal
 # The first letters of a formula; the last four are as wide as Chinese letters.
@@ -32,10 +33,15 @@ DOCUMENT = r"""% To \input one table elsewhere: \usepackage{{booktabs, longtable
 \documentclass{{article}}
 \usepackage[a4paper, landscape, margin=12mm]{{geometry}}
 \usepackage{{booktabs, longtable}}
-\begin{{document}}
+{letters}\begin{{document}}
 \footnotesize\setlength{{\tabcolsep}}{{3.5pt}}
 {tables}
 \end{{document}}
+"""
+LETTERS = r"""% pdflatex lacks these letters. A command such as $\alpha$ can replace a number.
+\ifdefined\DeclareUnicodeCharacter % not in xelatex and lualatex
+{declared}
+\fi
 """
 
 
@@ -159,8 +165,9 @@ def latex(table: Table) -> str:
     return "\n".join([*lines, r"\bottomrule", rf"\end{{{environment}}}", ""])
 
 
-def latex_document(tables: Iterable[Table]) -> str:
-    """A document that inputs the files of all tables, with their titles and captions."""
+def latex_document(tables: Sequence[Table]) -> str:
+    """A document that inputs the files of all tables, with their titles and captions. It prints
+    letters that pdflatex lacks as their numbers."""
     texts = []
     for table in tables:
         put = rf"\input{{{table.name}.tex}}"
@@ -172,7 +179,11 @@ def latex_document(tables: Iterable[Table]) -> str:
                 rf"\begin{{table}}[p]\centering {put}\par\medskip"
                 rf"\parbox{{0.9\linewidth}}{{{text}}}\end{{table}}"
             )
-    return DOCUMENT.format(tables="\n\n".join(texts))
+    letters = sorted(set(NOT_IN_PDFLATEX.findall("".join([*texts, *map(latex, tables)]))))
+    numbers = [(f"{ord(letter):04X}", letter) for letter in letters]
+    lines = [rf"\DeclareUnicodeCharacter{{{n}}}{{U+{n}}} % {letter}" for n, letter in numbers]
+    declared = LETTERS.format(declared="\n".join(lines)) if lines else ""
+    return DOCUMENT.format(letters=declared, tables="\n\n".join(texts))
 
 
 def _ampersands(cells: Iterable[str]) -> str:
