@@ -174,6 +174,8 @@ def test_trials_that_a_search_has_not_proposed_yet_are_missing(sweep):
 def test_a_run_without_multirun_yaml_is_found(sweep):
     (sweep / "multirun.yaml").unlink()
     assert [run.state for run in runs_of(sweep)] == ["done"] * 6
+    cells = {f"mine/tiny/sinusoidal/{fusion}" for fusion in ("add", "concat")}
+    assert {run.cell for run in runs_of(sweep.parent)} == cells
 
 
 class Terminal(io.StringIO):
