@@ -183,11 +183,13 @@ def test_a_file_that_is_not_an_export_is_refused_in_one_line(exported_file, tmp_
         "no config": signed(weights, {**header, "config": "optim: {lrr: 1}"}),
         "other weights": signed({**weights, "more": torch.zeros(1)}, header),
         "no vocabulary": signed(weights, {**header, "vocabulary": "{}"}),
+        "an alias": signed(weights, {**header, "config": "a: &a [b]\nc: [*a, *a]\n"}),
     }.items():
         save_file(content[0], tmp_path / name, content[1])
     for path in (tmp_path / "absent", *tmp_path.iterdir()):
         message = refusal(load_export, path)
         assert re.search(rf"{path}.* not a model .* export its run again", message)
+    assert "has an alias" in refusal(load_export, tmp_path / "an alias")
 
 
 def test_the_commands_of_the_docs_run(exported_file, tmp_path, monkeypatch, capsys):

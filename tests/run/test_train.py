@@ -3,7 +3,6 @@
 import hashlib
 import json
 import logging
-from collections import defaultdict
 
 import numpy as np
 import pandas as pd
@@ -123,26 +122,3 @@ def test_the_tested_weights_are_those_of_the_first_best_epoch(corpus, tmp_path, 
     assert record["validation"]["accuracy"] == accuracies[best]
     weights = history[best][1]
     assert all(torch.equal(final[k], weights[k]) for k in weights if k.startswith("model."))
-
-
-def test_runs_of_one_seed_see_the_same_batches_and_each_epoch_has_its_own(
-    corpus, tmp_path, monkeypatch
-):
-    def batches(name, *overrides):
-        """The document numbers of every training batch, by epoch."""
-        seen = defaultdict(list)
-
-        def note(self, batch, number):
-            seen[self.current_epoch].append(batch.index.tolist())
-
-        with monkeypatch.context() as patched:
-            before_calls(patched, Classifier, "training_step", note)
-            train(small_config(corpus, "trainer.max_epochs=2", *overrides), tmp_path / name)
-        return seen
-
-    add = batches("add", "fusion=add", "seed=5")
-    assert add == batches("concat", "fusion=concat", "seed=5")
-    assert add[0] != add[1]
-    assert add[0] != batches("other", "fusion=add", "seed=6")[0]
-    for epoch in add.values():
-        assert sorted(i for batch in epoch for i in batch) == list(range(60))

@@ -7,18 +7,8 @@ from posfuse.errors import Diverged, OutOfMemory
 from posfuse.model.network import PositionClassifier
 from posfuse.runs import records
 from posfuse.train import train
-from posfuse.training import run as run_module
 from posfuse.training.classifier import Classifier
-from refusals import refusal
 from small_runs import before_calls, small_config
-
-
-def test_a_device_that_is_missing_is_refused_before_the_data_is_read(corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
-    monkeypatch.setattr(run_module, "build_data", None)  # would fail
-    cfg = small_config(corpus, "trainer.accelerator=gpu", "trainer.devices=2")
-    message = "trainer.devices: must be at most 1, the number of GPUs"
-    assert refusal(train, cfg, tmp_path).startswith(message)
 
 
 def test_a_loss_that_is_not_finite_ends_the_run_with_its_step(corpus, tmp_path):

@@ -218,9 +218,6 @@ def test_runs_that_cannot_be_used_are_named_and_the_others_uploaded(fake, sweep)
 
 
 def test_one_line_names_what_is_missing(fake, tmp_path):
-    absent = tmp_path / "absent"
-    line = f"error: {absent}: no such folder; give a sweep's folder, such as multirun/mine"
-    assert synced(absent) == (1, "", [line])
     line = f"error: {tmp_path}: no finished runs; run posfuse train -m first"
     assert synced(tmp_path) == (1, "", [line])
     assert fake.asked == []

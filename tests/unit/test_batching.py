@@ -146,3 +146,21 @@ def test_each_process_evaluates_its_share_of_the_documents():
     lengths = np.array([5, 3, 9, 1, 7])
     shares = [np.concatenate(SortedBatches(lengths, 2, rank, 2).batches) for rank in (0, 1)]
     assert [lengths[share].tolist() for share in shares] == [[1, 5, 9], [3, 7]]
+
+
+def test_processes_share_out_each_batch():
+    for n in (60, 57, 49, 33):
+        for world in (2, 3):
+            lengths = np.random.default_rng(0).integers(1, 40, n)
+            whole = LengthBatches(lengths, 16, 2, seed=3)
+            parts = [LengthBatches(lengths, 16, 2, 3, rank, world) for rank in range(world)]
+            steps = 0
+            for batch, *shares in zip(whole, *parts, strict=True):
+                steps += 1
+                assert min(map(len, shares)) >= 1
+                joined = np.concatenate(shares)
+                assert set(joined) == set(batch)
+                if len(batch) >= world:
+                    assert len(joined) == len(batch)
+                    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+            assert steps == len(whole)

@@ -1,7 +1,7 @@
 """The sentences of docs/security.md about files that run no code, each with a hostile file.
 
 The bounds of its list are in test_untrusted.py and test_run_paths.py, its escaping in
-test_report.py.
+test_report.py, and an export with a hostile header in test_export.py.
 """
 
 import os
@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 from omegaconf import OmegaConf
-from safetensors.torch import save_file
 
 from posfuse import untrusted
 from posfuse.data import pretrained_folder, vocabulary
@@ -24,7 +23,6 @@ from posfuse.runs.multirun import read_multirun
 from posfuse.sweeps.status import runs_of
 from posfuse.training import hosts
 from posfuse.training.checkpoints import read_checkpoint
-from posfuse.training.export import CHECKSUM, _checksum, load_export
 from refusals import refusal
 from small_runs import small_config, write_corpus
 
@@ -69,15 +67,6 @@ def test_token_ids_run_no_code(tmp_path):
     np.save(ids, hostile, allow_pickle=True)
     assert open_store(cfg.data, cfg.cache_dir).splits["train"].ids.dtype != object
     assert not (tmp_path / "ran").exists()
-
-
-def test_an_export_with_a_hostile_header_is_one_line(tmp_path):
-    laughs = "a: &a [b]\nc: [*a, *a]\n"
-    header = {"config": laughs, "label_names": "[]", "vocabulary": "{}"}
-    weights = {"a": torch.zeros(1)}
-    save_file(weights, tmp_path / "a.safetensors", {**header, CHECKSUM: _checksum(weights, header)})
-    error = refusal(load_export, tmp_path / "a.safetensors")
-    assert "not a model that posfuse exported (has an alias" in error
 
 
 def test_a_hostile_multirun_file_runs_no_code_in_the_status_and_the_report(tmp_path):

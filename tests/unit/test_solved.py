@@ -12,7 +12,7 @@ from posfuse.report.sections.spread import solved_tables
 from posfuse.statistics.cells import solved_best, solved_cells, thresholds
 from posfuse.statistics.comparisons import Criteria
 from posfuse.statistics.shares import difference_interval
-from small_records import posfuse_report, write_record, write_sweep
+from small_records import posfuse_report, write_record
 
 
 def frame(accuracies, data="task", classes=5):
@@ -102,25 +102,6 @@ def test_a_threshold_is_of_the_metric_that_is_compared(tmp_path):
     assert "its test exact match is at least this number of percent. " in page.read_text()
     _, error = posfuse_report(tmp_path, "--metric=bits_per_byte", "--solved=35")
     assert error == "error: --solved: is in percent, but bits per byte is compared; remove it"
-
-
-@pytest.mark.slow
-def test_a_report_has_the_table_if_it_is_asked_for_and_removes_that_of_an_earlier_one(tmp_path):
-    """Other files in its folders stay."""
-    root = write_sweep(tmp_path / "sweep", {"add": [0.5, 0.6], "concat": [0.6, 0.7]})
-    posfuse_report(root, "--solved=65", draw=True)
-    out, title, first = root / "report", "Runs that solve the task", {}
-    assert pd.read_csv(out / "tables/solved.csv")["solved"].tolist() == [0, 1]
-    assert title in (out / "index.html").read_text()
-    for folder, mine in (("tables", "mine.csv"), ("figures", "mine.svg")):
-        (out / folder / mine).write_text("")
-        first[folder] = {path.name for path in (out / folder).iterdir()}
-    posfuse_report(root)
-    assert title not in (out / "index.html").read_text()
-    left = {path.name for path in (out / "tables").iterdir()}
-    assert first["tables"] - left == {"solved.csv", "solved.md", "solved.tex"}
-    assert [path.name for path in (out / "figures").iterdir()] == ["mine.svg"]
-    assert len(first["figures"]) > 1
 
 
 def test_a_threshold_of_no_percent_is_refused(tmp_path):

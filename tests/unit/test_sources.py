@@ -124,13 +124,3 @@ def test_a_file_is_digested_once_and_again_when_it_changes(tmp_path, monkeypatch
         assert files_digest({"train": path}) == second
     path.write_text("text,label\nsome words,1\n")
     assert files_digest({"train": path}) != second
-
-
-def test_no_file_of_a_large_folder_is_read_twice(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(corpora, "SETTLED", -1.0)
-    paths = {f"part-{i}": tmp_path / f"{i}.parquet" for i in range(200)}
-    for path in paths.values():
-        path.write_text("some")
-    first = files_digest(paths)
-    monkeypatch.setattr(seals, "digest", lambda *_: pytest.fail("read again"))
-    assert files_digest(paths) == first

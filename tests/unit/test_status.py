@@ -102,10 +102,12 @@ def test_the_last_line_is_the_next_step_unless_a_run_is_running(sweep):
         assert last().startswith("5 of 6 runs are done, 1 running")
 
 
-def test_the_page_of_a_narrow_terminal_breaks_no_name(sweep):
-    runs = runs_of(sweep)
-    wide, narrow = (status.page(sweep, runs, n).plain.splitlines()[1:3] for n in (30, 29))
+def test_the_page_of_a_narrow_terminal_breaks_no_name(sweep, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "30")
+    wide = called("status", sweep)[0].splitlines()[1:3]
     assert wide == ["tiny/sinusoidal/add     3 done", "tiny/sinusoidal/concat  3 done"]
+    monkeypatch.setenv("COLUMNS", "29")
+    narrow = called("status", sweep)[0].splitlines()[1:3]
     assert narrow == ["tiny/sinusoidal/add", "    3 done"]
 
 

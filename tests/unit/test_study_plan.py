@@ -1,6 +1,5 @@
 """What tuning chooses, and when a frozen plan is refused."""
 
-import os
 from dataclasses import replace
 
 import pandas as pd
@@ -165,13 +164,8 @@ def test_a_plan_that_is_lost_damaged_or_edited_is_refused(tmp_path):
         (tmp_path / PLAN).write_text(damage)
         with pytest.raises(InputError, match=r"plan.yaml: contains no plan \(.*\); restore it"):
             read_plan(STUDY, tmp_path, has_tested=True)
-    doubled = [f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]" for i in range(1, 30)]
-    (tmp_path / PLAN).write_text("\n".join(["digest: x", "a0: &a0 [1]", *doubled]))
+    (tmp_path / PLAN).write_text("digest: x\na: &a [1]\nb: *a")
     with pytest.raises(InputError, match=r"plan.yaml: contains no plan \(has an alias .*\); rest"):
-        read_plan(STUDY, tmp_path, has_tested=True)
-    (tmp_path / PLAN).unlink()
-    os.mkfifo(tmp_path / PLAN)
-    with pytest.raises(InputError, match=r"plan.yaml: contains no plan \(not a regular file\); r"):
         read_plan(STUDY, tmp_path, has_tested=True)
     (tmp_path / PLAN).unlink()
     plan = freeze(STUDY, CHOICES, CONFIGS, tmp_path)

@@ -168,24 +168,6 @@ def test_every_split_has_equal_classes_and_equal_lengths(name: str) -> None:
         assert lengths.is_monotonic_increasing == ("@" in split)
 
 
-@pytest.mark.parametrize("name", SHORTEST)
-def test_no_test_string_is_in_another_split_unless_there_are_few(name: str) -> None:
-    found = documents(name, sizes=[20_000, 400, 400], test_lengths=[12, 40])
-    found["length"] = found["text"].str.split().str.len()
-    held_out = found[found["split"] != "train"]
-    n_classes = len(corpus(name).label_names)
-    shared = held_out[held_out["text"].isin(found.loc[found["split"] == "train", "text"])]
-    twice = held_out[held_out["text"].duplicated(keep=False)]
-    # Each class has about 800 / 40 / n_classes strings of a length to hold out; at 12, 400 more.
-    few = 12 if name in EVEN else 7
-    assert (shared["length"] <= few).all()
-    assert (twice["length"] <= few).all()
-    longer = held_out[held_out["length"] > few]
-    assert len(longer) > 800
-    if SHORTEST[name] < 3:
-        assert (shared["length"] == SHORTEST[name]).sum() >= n_classes  # and there they repeat
-
-
 def test_strings_of_validation_and_tests_are_in_no_other_split_if_there_are_enough() -> None:
     """256 strings a class at nine symbols; 90 of them are held out, and train has the rest."""
     found = frames("parity", lengths=[9, 9], test_lengths=[9], sizes=[20_000, 60, 60])

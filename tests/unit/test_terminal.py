@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from commands import called
 from posfuse.report import formats
 from posfuse.report.table import Table
 from small_records import reported, write_record
@@ -112,13 +111,3 @@ def test_the_report_of_another_studys_table_fits(width):
     words = words_of(reported("--from", "table.csv", *options), width)
     for word in (*FUSIONS[2:], tasks[1], "difference", "verdict"):
         assert word in words, word
-
-
-def test_the_state_of_a_sweep_fits(width, tmp_path):
-    names = "data.limit=100__model.token_scale=1"
-    for fusion in FUSIONS:
-        write_record(tmp_path / "mine", 0.5, fusion, variant=names, seconds={"fit": 1.0})
-    text, error = called("status", "mine", "--once")
-    assert error is None
-    assert "4 of 4 runs are done" in text
-    assert "    1 done" in text.splitlines()

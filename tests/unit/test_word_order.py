@@ -7,13 +7,9 @@ import pytest
 import torch
 
 from posfuse.data.batching import ResidentDocuments
-from posfuse.evidence.collect import collect
 from posfuse.runs import identity
-from posfuse.study.spec import Study
-from posfuse.study.stages import Stages
 from posfuse.training.build import build_data
 from posfuse.training.masked_pretraining import first_phase
-from small_records import write_record
 from small_runs import small_config, texts_of, write_corpus
 
 SHUFFLED = ["data.name=tiny_shuffled", "data.word_order=shuffled"]
@@ -59,18 +55,3 @@ def test_the_order_identifies_a_run_and_its_first_phase(corpus) -> None:
     assert "data.word_order" not in identity.settings(plain)  # as in earlier records
     first, other = (identity.fingerprint(first_phase(each)) for each in (cfg, plain))
     assert first != other
-
-
-def test_a_report_and_a_study_keep_both_apart(corpus, tmp_path) -> None:
-    more = {"data.path": "digest"}
-    for data, own in (("tiny", {}), ("tiny_shuffled", {"data.word_order": "shuffled"})):
-        for seed in (0, 1):
-            write_record(tmp_path, 0.5, "add", seed, data=data, settings={**more, **own})
-    runs, problems = collect(tmp_path)
-    assert problems == []
-    assert runs["data"].tolist() == ["tiny", "tiny", "tiny_shuffled", "tiny_shuffled"]
-    own = dict(pair.split("=") for pair in SHUFFLED)
-    settings = {"data": "folder", "data.name": "tiny", "data.path": str(corpus)}
-    study = Study("q", settings=settings, arms={"a": {}, "b": own})
-    found = Stages("mine", study, []).check_arms()
-    assert [s["data.name"] for s in found.values()] == ["tiny", "tiny_shuffled"]
