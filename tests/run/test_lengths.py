@@ -7,7 +7,6 @@ import torch
 
 from posfuse.runs import records
 from posfuse.train import train
-from posfuse.training.classifier import Classifier
 from posfuse.training.trained import load_run
 from small_runs import small_config
 
@@ -68,28 +67,3 @@ def test_nothing_else_changes(longer, corpus, tmp_path):
         pd.testing.assert_frame_equal(read(folder / name), read(tmp_path / name), rtol=1e-5)
     assert not (tmp_path / records.BY_LENGTH).exists()
     assert records.BY_LENGTH in (folder / records.SUMS).read_text()
-
-
-def test_a_run_that_stops_in_a_later_test_resumes_to_the_same_numbers(
-    longer, corpus, tmp_path, monkeypatch, caplog
-):
-    cfg = small_config(corpus, *LONGER)
-
-    def stop(self, batch, number):
-        if self.trainer.datamodule.tested == "test@12":
-            raise RuntimeError("stop here")
-        return step(self, batch, number)
-
-    step = Classifier.test_step
-    with monkeypatch.context() as patched:
-        patched.setattr(Classifier, "test_step", stop)
-        with pytest.raises((RuntimeError, SystemExit)):
-            train(cfg, tmp_path)
-    assert not (tmp_path / records.RESULT).exists()
-    caplog.set_level("INFO")
-    record = train(cfg, tmp_path)
-    assert record["lengths"] == longer[1]["lengths"]
-    accuracies = [f"{record['lengths'][n]['accuracy']:.4f} at length {n}" for n in ("9", "12")]
-    assert f"{record['test']['accuracy']:.4f}, {', '.join(accuracies)}, best epoch" in caplog.text
-    frames = [pd.read_parquet(folder / records.BY_LENGTH) for folder in (longer[0], tmp_path)]
-    pd.testing.assert_frame_equal(*frames, check_exact=True)

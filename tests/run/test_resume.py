@@ -212,16 +212,24 @@ def test_a_run_resumes_in_a_folder_that_was_moved(corpus, tmp_path, recwarn):
 
 
 def test_a_run_interrupted_outside_training_resumes_there(corpus, tmp_path, monkeypatch):
-    cfg = small_config(corpus, "data.eval_batch_size=5", "trainer.max_epochs=1")
+    further = ["data.max_len=6", "data.test_lengths=[9,12]"]
+    cfg = small_config(corpus, "data.eval_batch_size=5", "trainer.max_epochs=1", *further)
     train(cfg, tmp_path / "whole")
-    for hook in ("test_step", "on_test_epoch_end"):
+    places = [("test_step", "test"), ("on_test_epoch_end", "test"), ("test_step", "test@12")]
+    for hook, split in places:
+        folder = tmp_path / f"{hook} {split}"
+
+        def stop(self, *_, split=split):
+            if self.trainer.datamodule.tested == split:
+                signal.raise_signal(signal.SIGTERM)
+
         with monkeypatch.context() as patched:
-            before_calls(patched, Classifier, hook, lambda *_: signal.raise_signal(signal.SIGTERM))
+            before_calls(patched, Classifier, hook, stop)
             with pytest.raises(signals.Interrupted, match="interrupted by SIGTERM"):
-                train(cfg, tmp_path / hook)
-        assert not (tmp_path / hook / records.RESULT).exists()
-        assert steps_of(cfg, tmp_path / hook) == []
-        assert_same_files(tmp_path / "whole", tmp_path / hook)
+                train(cfg, folder)
+        assert not (folder / records.RESULT).exists()
+        assert steps_of(cfg, folder) == []
+        assert_same_files(tmp_path / "whole", folder)
 
 
 def test_a_result_without_its_files_is_repeated_even_by_a_run_that_is_killed(corpus, tmp_path):
