@@ -73,53 +73,25 @@ def test_every_folder_with_rows_has_a_page():
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
-def test_the_answers_agree_with_pandas_and_scipy(folder):
+def test_the_verdicts_agree_with_pandas_and_scipy(folder):
     """Means over seeds and ordinary p-values, from the rows alone."""
     study = yaml.safe_load((folder / "plan.yaml").read_text())["study"]
-    runs = pd.read_csv(folder / "runs.csv").query("stage == 'testing'")
-    metric, tables = study.get("metric", "accuracy"), _outcomes(study, runs)
-    answers = studies.answers(folder).splitlines()
-    families = list(dict.fromkeys(h["family"] for h in study["hypotheses"]))
-    hypotheses = sorted(study["hypotheses"], key=lambda h: families.index(h["family"]))
-    assert len(answers) == len(hypotheses)
-    for h, answer in zip(hypotheses, answers, strict=True):
-        every = difference = _differences(h, tables)
-        n = int(re.search(r"(\d+) (?:seeds|repeats)", answer)[1])
-        difference = difference.dropna()[:n]
-        assert len(difference) == n
-        is_refuted = answer.endswith('Refuted: "' + h["text"] + '"')
-        # A tie may be rounded either way.
-        unit = r"(?:points|bits per byte) \("
-        (shown,) = re.findall(rf"(?: by |: )([+-]?[0-9.]+) {unit}", answer)
-        last = 10.0 ** -len(shown.partition(".")[2])
-        mean = abs(difference.mean()) if is_refuted else difference.mean()
-        assert abs(float(shown) - mean) < last / 2 + 1e-9
-        p = stats.ttest_1samp(difference, 0).pvalue
-        if h["expects"] != "equivalent" and (is_refuted or answer.startswith("- Supported")):
-            assert p <= study["testing"]["alpha"]
+    tables = _outcomes(study, pd.read_csv(folder / "runs.csv").query("stage == 'testing'"))
+    _, _, state = finding_tables.judged(folder)
+    for h, v in zip(study["hypotheses"], state.verdicts, strict=True):
+        every = _differences(h, tables).dropna().to_numpy()
+        decided = every[: v.decision.n]
+        assert v.decision.mean == pytest.approx(decided.mean(), abs=1e-9)
+        if h["expects"] != "equivalent" and v.verdict in ("supported", "refuted"):
+            assert stats.ttest_1samp(decided, 0).pvalue <= study["testing"]["alpha"]
             wanted = {"greater": 1, "less": -1}[h["expects"]]
-            assert (np.sign(difference.mean()) == wanted) != is_refuted
-        if is_refuted:
-            above = difference.mean() > 0
-            better = above == (metric == "accuracy")
-            words = ("above", "below") if h["minus"] else ("ahead of", "behind")
-            word = words[0 if (above if h["minus"] else better) else 1]
-            assert f" is {word} " in answer
-        _check_all_seeds(answer, np.sign(every.mean()) ** is_refuted * every.dropna(), n)
-
-
-def _check_all_seeds(answer, every, decided):
-    """A hypothesis that was decided early has its ordinary estimate over all seeds."""
-    is_early = len(every) > decided and not answer.startswith("- Undecided")
-    number = r"([+-]?[0-9.]+)"
-    found = re.findall(rf"All (\d+) seeds: {number} \(95 % interval {number} to {number}\)", answer)
-    assert len(found) == is_early
-    if is_early:
-        n, *shown = found[0]
-        low, high = stats.ttest_1samp(every, 0).confidence_interval()
-        last = 10.0 ** -len(shown[0].partition(".")[2])
-        assert int(n) == len(every)
-        assert np.abs(np.array(shown, float) - [every.mean(), low, high]).max() < last / 2 + 1e-9
+            assert (np.sign(decided.mean()) == wanted) == (v.verdict == "supported")
+        is_early = len(every) > v.decision.n and v.verdict != "undecided"
+        assert (v.all_seeds is not None) == is_early
+        if is_early:
+            low, high = stats.ttest_1samp(every, 0).confidence_interval()
+            found = (v.all_seeds.n, v.all_seeds.mean, v.all_seeds.low, v.all_seeds.high)
+            assert found == pytest.approx((len(every), every.mean(), low, high), abs=1e-9)
 
 
 def _outcomes(study, runs):

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 from statsmodels.stats.power import TTestPower
 
-from posfuse.evidence.metric import ACCURACY, EXACT_MATCH, MACRO_F1
+from posfuse.evidence.metric import ACCURACY, BITS_PER_BYTE, EXACT_MATCH, MACRO_F1
 from posfuse.statistics.comparisons import seeds_for_equivalence
 from posfuse.study import arm_figures, forecast, results_by_arm, results_page, tables
 from posfuse.study.arm_sweep import ArmSweep
@@ -204,6 +204,16 @@ def test_verdicts(expects, verdicts):
         runs = study_runs(add=[50] * 4, concat=50 + shift + noise)
         state = progress(replace(STUDY, hypotheses=[h]), runs)
         assert [v.verdict for v in state.verdicts] == [verdict]
+
+
+def test_a_refuted_hypothesis_names_the_side_that_is_worse():
+    lower = [30, 30.1, 29.9, 30]
+    runs = study_runs(add=[50] * 4, concat=lower, add_none=[9] * 4, concat_none=[9] * 4)
+    gain, part = progress(STUDY, runs).verdicts
+    assert tables.numbers(gain, ACCURACY).startswith("concat is behind add by 20.0 points")
+    assert tables.numbers(gain, BITS_PER_BYTE).startswith("concat is ahead of add by 20.0")
+    of_part = "(concat - add) is below (concat_none - add_none) by 20.0 points"
+    assert tables.numbers(part, ACCURACY).startswith(of_part)
 
 
 def test_the_tables_show_choices_convergence_and_budgets():
