@@ -16,6 +16,7 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.plugins import Plugins
 
 from commands import called
+from posfuse.data import corpora
 from posfuse.runs import records
 from posfuse.runs.checks import checked
 from posfuse.runs.folders import run_folder
@@ -24,7 +25,7 @@ from posfuse.runs.multirun import Multirun, has_result
 from posfuse.sweeps import status
 from posfuse.sweeps.launching import SweepLauncher, execute
 from processes import assert_one_line
-from small_runs import OWN_OPERATOR, composed, small_overrides, write_corpus
+from small_runs import OWN_OPERATOR, SMALL, composed, small_overrides, write_corpus
 from sweeps import kinds, results
 
 
@@ -105,6 +106,24 @@ def test_code_that_exits_fails_its_own_run_alone(command, small, tmp_path, monke
     assert "error: 1 of 2 runs failed; the others are done" in result.err
     assert "SystemExit" in result.err
     assert len(results(tmp_path / "work")) == 1
+
+
+def test_a_sweep_asks_an_unreachable_hub_once(command, monkeypatch):
+    """The library retries for 23 s. Afterwards the sweep reads the cache alone."""
+    import datasets  # takes a second
+
+    is_offline = []
+
+    def load_dataset(*_, **__):
+        is_offline.append(datasets.config.HF_HUB_OFFLINE)
+        raise ConnectionError("no network")
+
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)  # restored at the end
+    monkeypatch.setattr(corpora, "_without_hub", [])
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    result = command("-m", *SMALL, "trainer.progress=none", "data=agnews", "seed=0,1,2")
+    assert "error: 3 of 3 runs failed." in result.err
+    assert is_offline == [False, True, True]
 
 
 def test_a_run_that_diverged_is_identified_in_its_failure(command, small, tmp_path):
