@@ -1,7 +1,8 @@
-"""The default tier, one thread for every test, and a fake W&B server."""
+"""The default tier, one thread for every test, small corpora, and a fake W&B server."""
 
 import os
 import signal
+import sys
 
 import pytest
 import torch
@@ -28,6 +29,36 @@ def pytest_configure(config):
 @pytest.fixture(autouse=True, scope="session")
 def one_thread():
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory):
+    """Texts of 3 to 12 words."""
+    from small_runs import write_corpus  # slow, and pytest's main process reads this file too
+
+    return write_corpus(tmp_path_factory.mktemp("texts") / "corpus")
+
+
+@pytest.fixture(scope="session")
+def two_splits(tmp_path_factory):
+    """Such texts without a validation file: the validation split is drawn from train."""
+    from small_runs import write_corpus
+
+    return write_corpus(tmp_path_factory.mktemp("texts") / "corpus", validation=False)
+
+
+@pytest.fixture
+def own_module(tmp_path, monkeypatch):
+    """Write a module of the user's own, which this test can import."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def write(name, code):
+        path = tmp_path / f"{name}.py"
+        path.write_text(code)
+        monkeypatch.delitem(sys.modules, name, raising=False)  # another test may have imported it
+        return path
+
+    return write
 
 
 @pytest.fixture(scope="module")

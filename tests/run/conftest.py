@@ -3,7 +3,6 @@ file of the run works on a copy. Fixtures import what is slow: pytest's main pro
 test with -n, reads this file too."""
 
 import logging
-import sys
 from collections import namedtuple
 
 import pytest
@@ -17,13 +16,6 @@ Result = namedtuple("Result", "code out err")
 
 
 @pytest.fixture(scope="session")
-def corpus(tmp_path_factory):
-    from small_runs import write_corpus
-
-    return write_corpus(tmp_path_factory.mktemp("run") / "corpus")
-
-
-@pytest.fixture(scope="session")
 def reference(corpus, tmp_path_factory):
     """An uninterrupted run of the config REFERENCE: its folder and its record."""
     from posfuse.train import train
@@ -31,20 +23,6 @@ def reference(corpus, tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("reference")
     return folder, train(small_config(corpus, *REFERENCE), folder)
-
-
-@pytest.fixture
-def own_module(tmp_path, monkeypatch):
-    """Write a module of the user's own, which this test can import."""
-    monkeypatch.syspath_prepend(tmp_path)
-
-    def write(name, code):
-        path = tmp_path / f"{name}.py"
-        path.write_text(code)
-        monkeypatch.delitem(sys.modules, name, raising=False)  # another test may have imported it
-        return path
-
-    return write
 
 
 @pytest.fixture

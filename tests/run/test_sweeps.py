@@ -97,10 +97,9 @@ def test_fail_fast_ends_a_sweep_at_its_first_failure(command, small, tmp_path):
     assert not results(tmp_path / "work")
 
 
-def test_code_that_exits_fails_its_own_run_alone(command, small, tmp_path, monkeypatch):
+def test_code_that_exits_fails_its_own_run_alone(command, small, tmp_path, own_module):
     """With exit() in it the sweep would end with status 0."""
-    (tmp_path / "exiting.py").write_text("def operator(d_model): exit()")
-    monkeypatch.syspath_prepend(tmp_path)
+    own_module("exiting", "def operator(d_model): exit()")
     result = command("-m", *small("fusion._target_=exiting.operator,posfuse.model.fusion.Add"))
     assert result.code == 1
     assert "error: 1 of 2 runs failed; the others are done" in result.err

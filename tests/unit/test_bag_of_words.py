@@ -187,12 +187,11 @@ def test_other_texts_than_the_runs_give_no_bag_of_words_and_no_cache(tmp_path):
     assert bags_of_words(given)[1] == []  # from the cache: it is of the run's texts
 
 
-def test_the_code_of_ones_own_corpus_must_be_that_of_the_run(tmp_path, monkeypatch):
+def test_the_code_of_ones_own_corpus_must_be_that_of_the_run(tmp_path, monkeypatch, own_module):
     """A later sweep over edited code gets its own bag, and a run of earlier code gets none."""
-    corpus, code = write_corpus(tmp_path / "texts"), tmp_path / "edited_corpus.py"
+    corpus = write_corpus(tmp_path / "texts")
     text = f"from posfuse.data.corpora import folder\ndef mine(): return folder({str(corpus)!r})\n"
-    code.write_text(text)
-    monkeypatch.syspath_prepend(tmp_path)
+    code = own_module("edited_corpus", text)
     cfg = small_config(corpus)
     cfg.data.path, cfg.data.corpus = None, {"_target_": "edited_corpus.mine"}
     run = tmp_path / "tiny"

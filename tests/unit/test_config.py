@@ -211,9 +211,8 @@ class Open(Add):
          "defined); import its type in the module of the class, or remove the annotation"),
     ],
 )  # fmt: skip
-def test_arguments_of_ones_own_class_may_lack_annotations(own, message, tmp_path, monkeypatch):
-    (tmp_path / "own_arguments.py").write_text(OWN)
-    monkeypatch.syspath_prepend(tmp_path)
+def test_arguments_of_ones_own_class_may_lack_annotations(own, message, own_module):
+    own_module("own_arguments", OWN)
     name, *options = own.split()
     given = [f"fusion._target_=own_arguments.{name}", *(f"+fusion.{o}" for o in options)]
     if message:
@@ -228,11 +227,10 @@ def test_a_number_written_as_text_is_a_number() -> None:
     assert cfg == checked(composed("fusion=mlp", "fusion.hidden=64"))
 
 
-def test_a_null_argument_of_ones_own_class_is_passed_on(tmp_path, monkeypatch) -> None:
+def test_a_null_argument_of_ones_own_class_is_passed_on(own_module) -> None:
     code = "from posfuse.model.fusion import Add\nclass Own(Add):\n"
     code += "    def __init__(self, d_model, bias: bool | None = True):\n        ..."
-    (tmp_path / "own_null.py").write_text(code)
-    monkeypatch.syspath_prepend(tmp_path)
+    own_module("own_null", code)
     cfg = checked(composed("fusion._target_=own_null.Own", "+fusion.bias=null"))
     assert cfg.fusion["bias"] is None
 

@@ -46,8 +46,7 @@ def test_a_cause_of_itself_ends():
     assert reason(other) == "second"
 
 
-def test_a_module_that_runs_out_of_memory_is_not_an_import_error(tmp_path, monkeypatch):
-    (tmp_path / "hungry_operator.py").write_text("raise MemoryError")
-    monkeypatch.syspath_prepend(tmp_path)
+def test_a_module_that_runs_out_of_memory_is_not_an_import_error(own_module):
+    own_module("hungry_operator", "raise MemoryError")
     with pytest.raises(MemoryError):
         checked(composed("fusion._target_=hungry_operator.Operator"))

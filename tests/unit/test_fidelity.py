@@ -37,11 +37,6 @@ GATES = ["scalar", "feature", "cnn", "mlp"]
 SHORT, ARXIV = {"batch_order": "by_seed"}, {"validation_split": "fixed", "gate_scalar": "scalar"}
 
 
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return write_corpus(tmp_path_factory.mktemp("fidelity") / "corpus", validation=False)
-
-
 def config(corpus, *overrides, data="agnews"):
     place = [f"data={data}", f"data.path={corpus}", f"cache_dir={corpus.parent / 'cache'}"]
     return checked(composed(*place, "data.batch_size=16", *SMALL, *overrides))
@@ -119,10 +114,10 @@ def values(module: nn.Module) -> torch.Tensor:
     return torch.cat(drawn)
 
 
-def test_the_shared_stream_is_torchs_own_in_the_order_of_construction(corpus) -> None:
+def test_the_shared_stream_is_torchs_own_in_the_order_of_construction(two_splits) -> None:
     """By default a module's values do not depend on other modules."""
     start = ["encoding=learned", "seed=3"]
-    model = network(corpus, "fidelity.initial_values=shared_stream", "fusion=concat", *start)
+    model = network(two_splits, "fidelity.initial_values=shared_stream", "fusion=concat", *start)
     torch.manual_seed(3)
     bound = 16**-0.5
     embedding = nn.Embedding(len(model.embedding.weight), 8, padding_idx=0).weight
@@ -134,15 +129,15 @@ def test_the_shared_stream_is_torchs_own_in_the_order_of_construction(corpus) ->
     assert torch.equal(model.fusion.weight_token, halves[0])
     assert torch.equal(model.fusion.weight_position, halves[1])
     assert torch.equal(model.encoder.blocks[0].attention.qkv_weight, first)
-    concat, add = (network(corpus, f"fusion={name}", *start) for name in ("concat", "add"))
+    concat, add = (network(two_splits, f"fusion={name}", *start) for name in ("concat", "add"))
     assert torch.equal(values(concat.encoder), values(add.encoder))
 
 
 @pytest.mark.parametrize("stream", ["by_name", "shared_stream"])
-def test_copied_blocks_start_equal_and_are_not_one(corpus, stream: str) -> None:
+def test_copied_blocks_start_equal_and_are_not_one(two_splits, stream: str) -> None:
     asked = ["model.n_layers=3", f"fidelity.initial_values={stream}", "encoding=relative"]
     for option in ("independent", "copies"):
-        encoder = network(corpus, *asked, f"fidelity.blocks={option}").encoder
+        encoder = network(two_splits, *asked, f"fidelity.blocks={option}").encoder
         for stack in (encoder.blocks, encoder.positions):  # relative keys: a set for each block
             assert len(stack) == 3
             for block in stack[1:]:
@@ -157,17 +152,17 @@ def split_texts(corpus, *overrides) -> dict[str, dict[int, list[str]]]:
 
 
 @pytest.mark.parametrize("limit", ["data.limit=null", "data.limit=15"])
-def test_the_validation_split_follows_the_seed_and_the_test_split_never(corpus, limit) -> None:
+def test_the_validation_split_follows_the_seed_and_the_test_split_never(two_splits, limit) -> None:
     asked = ["fidelity.validation_split=by_seed", limit]
-    by_seed = [split_texts(corpus, *asked, f"seed={seed}") for seed in (1, 2)]
+    by_seed = [split_texts(two_splits, *asked, f"seed={seed}") for seed in (1, 2)]
     assert by_seed[0]["validation"] != by_seed[1]["validation"]
     assert by_seed[0]["test"] == by_seed[1]["test"]
-    fixed = [split_texts(corpus, f"seed={seed}", limit) for seed in (1, 2)]
+    fixed = [split_texts(two_splits, f"seed={seed}", limit) for seed in (1, 2)]
     assert fixed[0] == fixed[1]
     assert fixed[0]["test"] == by_seed[0]["test"]
     if "null" in limit:
         # The same cut as by a split_seed of that number; nothing is lost or counted twice.
-        assert by_seed[1] == split_texts(corpus, "data.split_seed=2")
+        assert by_seed[1] == split_texts(two_splits, "data.split_seed=2")
         parts = [(f["train"].items(), f["validation"].items()) for f in (*by_seed, fixed[0])]
         wholes = [sorted([*train, *validation]) for train, validation in parts]
         assert wholes[0] == wholes[1] == wholes[2]
@@ -184,14 +179,14 @@ def order(corpus, *overrides) -> list[list[int]]:
     return [b.index.tolist() for b in build_data(config(corpus, *overrides)).train_dataloader()]
 
 
-def test_the_order_of_batches_follows_the_run_only_where_asked(corpus) -> None:
+def test_the_order_of_batches_follows_the_run_only_where_asked(two_splits) -> None:
     runs = [["fusion=add"], ["fusion=concat"], ["fusion=add", "encoding=learned"]]
-    paper = [order(corpus, *run) for run in runs]
+    paper = [order(two_splits, *run) for run in runs]
     assert paper[0] == paper[1] == paper[2]
     runs.append(["fusion=add", "seed=1"])
-    by_run = [order(corpus, "fidelity.batch_order=by_run", *run) for run in runs]
+    by_run = [order(two_splits, "fidelity.batch_order=by_run", *run) for run in runs]
     assert len({str(batches) for batches in by_run}) == len(runs)
-    assert by_run[0] == order(corpus, "fidelity.batch_order=by_run", *runs[0])
+    assert by_run[0] == order(two_splits, "fidelity.batch_order=by_run", *runs[0])
     everyone = list(range(54))
     assert all(sorted(np.concatenate(batches)) == everyone for batches in (*by_run, *paper))
 

@@ -42,12 +42,11 @@ def test_a_test_run_of_a_study_names_its_plan(cfg, tmp_path) -> None:
     assert identity.fingerprint(cfg) == identity.fingerprint_of(identity.settings(cfg))
 
 
-def test_own_code_is_that_of_a_class_its_bases_or_the_module_that_names_it(tmp_path, monkeypatch):
-    first, second = (tmp_path / f"own_{name}.py" for name in ("first", "second"))
-    first.write_text("from torch import nn\nclass First(nn.Module): ...\n")
+def test_own_code_is_that_of_a_class_its_bases_or_the_module_that_names_it(own_module):
+    first = own_module("own_first", "from torch import nn\nclass First(nn.Module): ...\n")
     code = "from functools import partial\nfrom own_first import First\n"
-    second.write_text(f"{code}class Second(First): ...\nbound = partial(Second)\n")
-    monkeypatch.syspath_prepend(tmp_path)
+    code += "class Second(First): ...\nbound = partial(Second)\n"
+    second = own_module("own_second", code)
     for target, files in (
         ("own_second.Second", {first, second}),
         ("own_second.bound", {second}),
@@ -64,12 +63,10 @@ def test_own_code_is_that_of_a_class_its_bases_or_the_module_that_names_it(tmp_p
     assert identity.own_code(own) != before
 
 
-def test_a_corpus_of_ones_own_is_known_by_its_code_and_its_files(tmp_path, monkeypatch):
+def test_a_corpus_of_ones_own_is_known_by_its_code_and_its_files(tmp_path, own_module):
     corpus = write_corpus(tmp_path / "texts")
-    code = tmp_path / "own_corpus.py"
     text = f"from posfuse.data.corpora import folder\ndef mine(): return folder({str(corpus)!r})"
-    code.write_text(text)
-    monkeypatch.syspath_prepend(tmp_path)
+    code = own_module("own_corpus", text)
     cfg = small_config(corpus)
     cfg.data.path, cfg.data.corpus = None, {"_target_": "own_corpus.mine"}
 
@@ -88,13 +85,12 @@ def test_a_corpus_of_ones_own_is_known_by_its_code_and_its_files(tmp_path, monke
 
 
 def test_seeds_of_an_own_corpus_have_one_code_although_the_split_seed_is_theirs(
-    tmp_path, monkeypatch
+    tmp_path, monkeypatch, own_module
 ):
     """The function gets a number, and its fingerprint may contain it."""
     text = "from posfuse.data.corpora import Corpus\ntopic = 'a'\n"
     text += "def mine(split_seed): return Corpus(f'{topic} {split_seed + 0}', dict)\n"
-    (tmp_path / "own_split.py").write_text(text)
-    monkeypatch.syspath_prepend(tmp_path)
+    own_module("own_split", text)
     corpus = write_corpus(tmp_path / "texts")
     codes = []
     for topic, seed in (("a", 3), ("a", 4), ("b", 3)):

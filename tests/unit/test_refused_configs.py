@@ -110,9 +110,8 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("lengths", ["5", "abc", "[2,abc]", "[2,null]", "[2.5]", "{a:1}"])
-def test_lengths_of_a_corpus_of_ones_own_are_a_list_of_numbers(lengths, tmp_path, monkeypatch):
-    (tmp_path / "with_lengths.py").write_text("def corpus(lengths=None, **options): ...")
-    monkeypatch.syspath_prepend(tmp_path)
+def test_lengths_of_a_corpus_of_ones_own_are_a_list_of_numbers(lengths, own_module):
+    own_module("with_lengths", "def corpus(lengths=None, **options): ...")
     own = composed("data.corpus._target_=with_lengths.corpus", f"+data.corpus.lengths={lengths}")
     expected = "data.corpus.lengths: must be a list of whole numbers (got "
     assert refusal(checked, own).startswith(expected)
@@ -123,10 +122,8 @@ def test_it_is_refused_in_one_line(overrides, expected) -> None:
     assert expected in refusal(checked, composed(*overrides))
 
 
-def test_a_task_of_ones_own_may_have_keys_and_values(tmp_path, monkeypatch):
-    code = "from posfuse.data.causal_tasks import associative_recall\n"
-    (tmp_path / "own_recall.py").write_text(code)
-    monkeypatch.syspath_prepend(tmp_path)
+def test_a_task_of_ones_own_may_have_keys_and_values(own_module):
+    own_module("own_recall", "from posfuse.data.causal_tasks import associative_recall\n")
     target = "data.corpus._target_=own_recall.associative_recall"
     cfg = checked(composed("task=language_model", "data=associative_recall", target))
     assert cfg.data.targets == "values"

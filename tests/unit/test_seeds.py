@@ -1,6 +1,5 @@
 """Each source of randomness follows its own seed, or the run's; so do the splits."""
 
-import pytest
 import torch
 from omegaconf import OmegaConf
 
@@ -9,15 +8,10 @@ from posfuse.runs import identity
 from posfuse.runs.checks import checked
 from posfuse.runs.seeds import split_seed, validation_seed, with_split_seed
 from posfuse.training.build import build_data, build_module
-from small_runs import KEEP_WORDS, composed, small_config, texts_of, write_corpus
+from small_runs import KEEP_WORDS, composed, small_config, texts_of
 
 GENERATED = ("bbc_lead_paragraph", "bbc_article", "bbc_digest", "bbc_lead_story", "listops",
              "parity", "indirect_index")  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return write_corpus(tmp_path_factory.mktemp("seeds") / "corpus", validation=False)
 
 
 def drawn(corpus, *overrides):
@@ -30,17 +24,17 @@ def drawn(corpus, *overrides):
     return {"init": values.tolist(), "order": order, "dropout": classifier.seed}
 
 
-def test_a_source_with_a_seed_of_its_own_is_that_of_a_run_with_this_seed(corpus):
-    run, other = drawn(corpus, "seed=1"), drawn(corpus, "seed=0")
+def test_a_source_with_a_seed_of_its_own_is_that_of_a_run_with_this_seed(two_splits):
+    run, other = drawn(two_splits, "seed=1"), drawn(two_splits, "seed=0")
     for source in run:
         assert run[source] != other[source]
-        mixed = drawn(corpus, "seed=1", f"seeds.{source}=0")
+        mixed = drawn(two_splits, "seed=1", f"seeds.{source}=0")
         for name in run:
             assert mixed[name] == (other if name == source else run)[name], (source, name)
 
 
-def test_the_notebooks_order_follows_its_seed_too(corpus):
-    cfg = small_config(corpus, "fidelity.batch_order=by_run", "seed=1", "seeds.order=2")
+def test_the_notebooks_order_follows_its_seed_too(two_splits):
+    cfg = small_config(two_splits, "fidelity.batch_order=by_run", "seed=1", "seeds.order=2")
     assert build_data(cfg).seed == seed_from(2, "batch order", "sinusoidal", "add")
 
 
@@ -68,12 +62,14 @@ def test_the_config_keeps_the_word() -> None:
     assert identity.fingerprint(again) == identity.fingerprint(one)
 
 
-def test_runs_of_one_seed_share_their_splits_and_seeds_do_not(corpus) -> None:
+def test_runs_of_one_seed_share_their_splits_and_seeds_do_not(two_splits) -> None:
     asked = ["data.split_seed=seed", "data.limit=12", *KEEP_WORDS]
     by_seed = []
     for seed in (1, 2):
-        runs = [small_config(corpus, *asked, f"seed={seed}", f"fusion={f}") for f in ("add", "mul")]
-        numbered = small_config(corpus, *asked[1:], f"data.split_seed={seed}", "seed=9")
+        runs = [
+            small_config(two_splits, *asked, f"seed={seed}", f"fusion={f}") for f in ("add", "mul")
+        ]
+        numbered = small_config(two_splits, *asked[1:], f"data.split_seed={seed}", "seed=9")
         stores = {build_data(cfg).store.folder for cfg in (*runs, numbered)}
         assert len(stores) == 1
         data = build_data(runs[0])
@@ -81,8 +77,8 @@ def test_runs_of_one_seed_share_their_splits_and_seeds_do_not(corpus) -> None:
     assert all(one != other for one, other in zip(*by_seed, strict=True))
 
 
-def test_a_split_seed_by_run_draws_the_sample_of_the_test_split_too(corpus) -> None:
+def test_a_split_seed_by_run_draws_the_sample_of_the_test_split_too(two_splits) -> None:
     asked = ["fidelity.validation_split=by_seed", "data.limit=12", *KEEP_WORDS, "seed=1"]
-    one, both = (small_config(corpus, *asked, f"data.split_seed={s}") for s in (0, "seed"))
+    one, both = (small_config(two_splits, *asked, f"data.split_seed={s}") for s in (0, "seed"))
     assert (validation_seed(one), validation_seed(both)) == (1, 1)
     assert texts_of(build_data(both), "test") != texts_of(build_data(one), "test")

@@ -5,7 +5,6 @@ import re
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from posfuse.config import longest
 from posfuse.data.token_store import open_store
@@ -16,16 +15,10 @@ from posfuse.runs.identity import LATER_KEYS
 from posfuse.training.build import build_data, build_network
 from refusals import refusal
 from small_records import write_record
-from small_runs import composed, small_config, texts_of, write_corpus
+from small_runs import composed, small_config, texts_of
 
 TASK = ["data=even_pairs", "data.corpus.sizes=[200,20,30]", "data.corpus.lengths=[2,12]",
         "data.max_len=12"]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    """Texts of 3 to 12 words."""
-    return write_corpus(tmp_path_factory.mktemp("lengths") / "corpus")
 
 
 def test_a_task_can_be_tested_at_any_of_its_lengths() -> None:
