@@ -2,7 +2,6 @@
 
 import os
 import platform
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -17,6 +16,7 @@ from posfuse.runs import identity, records
 from posfuse.runs.checks import checked
 from posfuse.sweeps.skipping import finished
 from posfuse.train import train
+from processes import succeeded
 from small_runs import composed, hydra_composed, small_config, small_overrides
 
 MEASURE = "from posfuse.process import precision; print(precision.speedup(precision.Shape()))"
@@ -127,13 +127,8 @@ def test_the_check_of_finished_runs_neither_measures_nor_logs(
 
 @pytest.mark.slow  # products in bfloat16 without such units
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="oneDNN's name for x86")
-def test_without_bfloat16_units_float32_is_chosen():
+def test_without_bfloat16_units_float32_is_chosen(tmp_path):
     """oneDNN without such units; it reads the variable once per process."""
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURE],
-        env={**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX512_CORE"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    env = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX512_CORE"}
+    done = succeeded([sys.executable, "-c", MEASURE], tmp_path, env)
     assert 0 < float(done.stdout) < precision.FASTER

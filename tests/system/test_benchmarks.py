@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import re
-import subprocess
 import sys
 from itertools import product
 from pathlib import Path
@@ -28,6 +27,7 @@ import training
 from posfuse.model import kernels
 from posfuse.training.build import build_data, build_module
 from posfuse.training.optimizer import optimizer, rate_factor
+from processes import ended
 from small_runs import SMALL, small_config
 from variants import TORCH_NAMES
 
@@ -355,11 +355,9 @@ def test_the_memory_of_work_is_that_of_its_own_process():
 
 
 @pytest.mark.parametrize("script", ["run.py", "training.py"])
-def test_bad_input_of_a_benchmark_is_one_line(script):
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "benchmarks" / script), "--imdb", "/nowhere"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+def test_bad_input_of_a_benchmark_is_one_line(script, tmp_path):
+    argv = [sys.executable, str(ROOT / "benchmarks" / script), "--imdb", "/nowhere"]
+    done = ended(argv, tmp_path)
     assert done.returncode
     assert done.stderr.rstrip().endswith("/nowhere is no folder; correct it")
     assert "Traceback" not in done.stderr

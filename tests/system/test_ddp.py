@@ -1,7 +1,6 @@
 """One run on two devices: the numbers of one process with the doubled batch."""
 
 import signal
-import subprocess
 import sys
 
 import pandas as pd
@@ -124,8 +123,7 @@ def test_out_of_memory_in_one_process_names_the_batch_size_that_fits(full, corpu
     )
 
 
-def test_a_process_exits_if_its_parent_has_ended():
+def test_a_process_exits_if_its_parent_has_ended(tmp_path):
     """Its parent is this test and not process 1, whose id it gets."""
     argv = [sys.executable, "-m", "posfuse.training.run", "1"]
-    done = subprocess.run(argv, timeout=HANG, check=False)
-    assert done.returncode == -signal.SIGKILL
+    assert ended(argv, tmp_path).returncode == -signal.SIGKILL

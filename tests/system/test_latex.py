@@ -1,13 +1,13 @@
 """The LaTeX files of a report compile without a change."""
 
 import shutil
-import subprocess
 
 import pandas as pd
 import pytest
 
 from posfuse.report.formats import latex, latex_document
 from posfuse.report.table import Table
+from processes import ended
 from small_records import posfuse_report, write_sweep
 
 ODD = "Caption $x^2$ \\ ~ # | † ‡ ± 50% & {more} <b> a_b"
@@ -29,10 +29,8 @@ def test_the_latex_document_of_a_report_compiles(tmp_path):
         (tables / f"{table.name}.tex").write_text(latex(table))
     (tables / "odd_tables.tex").write_text(latex_document([odd, starts, long, foreign]))
     for name in ("tables", "odd_tables"):
-        done = subprocess.run(
-            ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", f"{name}.tex"],
-            cwd=tables, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        argv = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", f"{name}.tex"]
+        done = ended(argv, tables)
         assert done.returncode == 0, done.stdout[-2000:]
         assert "Overfull \\hbox" not in done.stdout
         assert (tables / f"{name}.pdf").stat().st_size > 1000

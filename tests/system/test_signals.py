@@ -1,8 +1,6 @@
 """Commands that are interrupted or killed: their exit status, and that the same command resumes."""
 
-import os
 import signal
-import subprocess
 import sys
 import time
 
@@ -29,9 +27,8 @@ def test_a_signal_while_the_config_is_checked_is_handled_after_it(runs, when, co
     (tmp_path / "loud.py").write_text(
         "import signal\nsignal.raise_signal(signal.SIGHUP)\nfrom posfuse.model.fusion import Add\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     argv = command(corpus, *runs, "fusion=add", "fusion._target_=loud.Add")
-    done = ended(argv, tmp_path, environment)
+    done = ended(argv, tmp_path)  # python -m imports from its folder
     expected = f"interrupted by SIGHUP{when}{RESUME}"
     assert (done.returncode, done.stderr) == (signals.EXIT_STATUS, expected)
     assert not list(tmp_path.rglob(records.RESULT))
@@ -154,7 +151,7 @@ def test_a_process_under_a_memory_limit_reports_which_batch_fits(tmp_path):
     write_splits(tmp_path, train=frame, validation=frame, test=frame)
     sizes = ["data.max_len=1024", "data.batch_size=256", "model.d_model=256", "model.d_ff=1024"]
     limited = ["prlimit", f"--as={3 * 2**30}", *command(tmp_path, *sizes)]
-    done = subprocess.run(limited, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = ended(limited, tmp_path)
     assert done.returncode == 1
     assert done.stderr == (
         "error: out of memory at step 0 with data.batch_size=256; try data.batch_size=128\n"

@@ -1,8 +1,8 @@
 """Commands whose output has no reader, and commands under an ASCII locale."""
 
-import subprocess
 import sys
 
+from processes import ended
 from small_runs import small_overrides, write_corpus
 
 # The reader of the pipe has ended before the command prints.
@@ -13,16 +13,13 @@ NO_READER = (
 
 def shell(line, folder, *argv):
     """The line of a shell, in which "$@" is Python with the arguments."""
-    return subprocess.run(
-        ["bash", "-c", line, "-", sys.executable, *map(str, argv)],
-        cwd=folder, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    return ended(["bash", "-c", line, "-", sys.executable, *map(str, argv)], folder)
 
 
 def test_a_run_finishes_if_nobody_reads_its_stdout(tmp_path):
     overrides = small_overrides(write_corpus(tmp_path / "corpus"), "trainer.max_epochs=1")
-    ended = shell(NO_READER, tmp_path, "-m", "posfuse", "train", *overrides)
-    assert (ended.returncode, ended.stderr) == (0, "")
+    trained = shell(NO_READER, tmp_path, "-m", "posfuse", "train", *overrides)
+    assert (trained.returncode, trained.stderr) == (0, "")
     assert list(tmp_path.rglob("result.json"))
     shown = shell(NO_READER, tmp_path, "-m", "posfuse", "status", "multirun/default")
     assert (shown.returncode, shown.stderr) == (1, "")
