@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Iterable
 from functools import cache
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -143,3 +144,20 @@ def interrupted(cfg, folder, step, name="SIGTERM", module=Classifier):
         with pytest.raises(signals.Interrupted) as stopped:
             train(cfg, folder)
     return str(stopped.value)
+
+
+def killed(cfg, folder, after=2, step=None):
+    """Start the run and let it fail in this step, or in the evaluation after so many ones."""
+    calls = count()
+
+    def fail(*_):
+        if step is not None or next(calls) == after:
+            raise RuntimeError("killed")
+
+    with pytest.MonkeyPatch.context() as patch:
+        if step is None:
+            before_calls(patch, Classifier, "on_validation_epoch_start", fail)
+        else:
+            at_step(patch, step, fail)
+        with pytest.raises(RuntimeError, match="killed"):
+            train(cfg, folder)

@@ -3,7 +3,6 @@
 import shutil
 import signal
 import sys
-from itertools import count
 from types import SimpleNamespace
 
 import pytest
@@ -26,6 +25,7 @@ from small_runs import (
     at_step,
     before_calls,
     interrupted,
+    killed,
     small_config,
     write_corpus,
 )
@@ -119,23 +119,6 @@ def test_a_run_with_two_evaluations_per_epoch_resumes_at_its_step(corpus, tmp_pa
         folder = tmp_path / f"killed in an evaluation after {done}"
         killed(cfg, folder, after=done)
         assert_resumes(folder, 2 * done + 1)
-
-
-def killed(cfg, folder, after=2, step=None):
-    """Start the run and let it fail in this step, or in the evaluation after so many ones."""
-    calls = count()
-
-    def fail(*_):
-        if step is not None or next(calls) == after:
-            raise RuntimeError("killed")
-
-    with pytest.MonkeyPatch.context() as patch:
-        if step is None:
-            before_calls(patch, Classifier, "on_validation_epoch_start", fail)
-        else:
-            at_step(patch, step, fail)
-        with pytest.raises(RuntimeError, match="killed"):
-            train(cfg, folder)
 
 
 def test_early_stopping_survives_a_kill(corpus, tmp_path):

@@ -17,7 +17,7 @@ from posfuse.tracking.projection import Finished
 from posfuse.tracking.server import PLACES
 from posfuse.train import train
 from processes import children, command, importing, started, succeeded, wait_for
-from small_runs import at_step, small_config, write_corpus
+from small_runs import at_step, killed, small_config, write_corpus
 from uploads import ALL_STEPS, KEY, check_held, environment, synced
 
 REMOTE = "https://planted0token:x-oauth-basic@127.0.0.1/someone/posfuse.git"
@@ -47,19 +47,6 @@ def config(fake, corpus, tmp_path, monkeypatch):
         os.environ.pop(name, None)
 
 
-def fail():
-    raise RuntimeError("stop here")
-
-
-def stopped_at(step, cfg, folder, monkeypatch):
-    """Let a run fail in a training step."""
-    with monkeypatch.context() as patched:
-        at_step(patched, step, fail)
-        with pytest.raises(RuntimeError, match="stop here"):
-            train(cfg, folder)
-    assert wandb.run is None
-
-
 def check_held_once(fake, folder):
     """The server holds the run of this folder, and no other."""
     run = Finished.read(folder)
@@ -74,9 +61,9 @@ def sent(folder):
     subprocess.run(argv, env=environment(WANDB_MODE="online"), check=True, capture_output=True)
 
 
-def test_an_offline_log_holds_a_resumed_run_once(fake, config, tmp_path, monkeypatch):
+def test_an_offline_log_holds_a_resumed_run_once(fake, config, tmp_path):
     folder = tmp_path / "output" / "mine" / "tiny" / "run"
-    stopped_at(9, config(), folder, monkeypatch)
+    killed(config(), folder, step=9)
     (first,) = folder.glob("wandb/offline-run-*")
     (first / "mark").touch()  # W&B names a log by the second, so the next one may have its name
     train(config(), folder)
@@ -110,7 +97,7 @@ def test_the_server_holds_a_resumed_run_once(
     """After posfuse sync, which uploads nothing if the resumed run was online."""
     folder = tmp_path / "sweep" / "run"
     monkeypatch.setenv("WANDB_MODE", first)
-    stopped_at(9, config(), folder, monkeypatch)
+    killed(config(), folder, step=9)
     runs = list(fake.runs.values())
     assert len(runs) == (first == "online")
     for run in runs:
