@@ -29,8 +29,9 @@ def restarted():
 
 
 @contextmanager
-def in_use(fake, home, user=""):
-    """Have W&B of this process use the server, with a key and an empty home directory."""
+def in_use(fake, home, user="user:secret@"):
+    """Have W&B of this process use the server, with a key, a token in the address, and an empty
+    home directory."""
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith("WANDB_")]:
             patch.delenv(name)

@@ -121,17 +121,15 @@ def test_an_interrupted_run_is_marked_and_has_the_status_75(error, end, run, cfg
 
 @pytest.mark.parametrize("mode", ["online", "offline"])
 def test_a_run_on_a_server_shows_its_address_without_a_token(
-    mode, cfg, tmp_path, monkeypatch, caplog
+    mode, running, cfg, tmp_path, monkeypatch, caplog
 ):
     caplog.set_level("INFO")
-    monkeypatch.setenv("WANDB_BASE_URL", os.environ["WANDB_BASE_URL"].replace("//", "//me:secret@"))
     monkeypatch.setenv("WANDB_MODE", mode)
     with restarted(), pytest.raises(RuntimeError), track(cfg, tmp_path):
         raise RuntimeError
     lines = [line for line in caplog.messages if line.startswith("W&B: ")]
-    url = os.environ["WANDB_BASE_URL"].replace("me:secret@", "")
     name = projection.run_id(records.identity(cfg, tmp_path))
-    assert lines == [f"W&B: {url}/{ENTITY}/posfuse/runs/{name}"] * (mode == "online")
+    assert lines == [f"W&B: {running.url}/{ENTITY}/posfuse/runs/{name}"] * (mode == "online")
 
 
 def test_where_wandb_fails_it_is_given_up_with_one_warning(monkeypatch, caplog):
