@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import yaml
 
+from posfuse.study.plan import Choice, Plan
 from posfuse.study.spec import Assumed, Evaluation, Hypothesis, Study
 
 GOOD = {
@@ -58,6 +59,11 @@ def write_study(path: Path, content: dict, **changes) -> str:
     given = {key: value for key, value in content.items() if value is not None}
     path.write_text(yaml.safe_dump(given, sort_keys=False))
     return str(path)
+
+
+def plan_of(study: Study, **choices: Choice) -> Plan:
+    """The plan of a study with these choices, by default without tuning."""
+    return Plan(study, choices or {arm: Choice({}) for arm in study.arms}, {}, "d")
 
 
 def study_runs(metric: str = "accuracy", best: int = 1, **results) -> pd.DataFrame:

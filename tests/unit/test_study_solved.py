@@ -14,12 +14,11 @@ from posfuse.statistics import cautions as st
 from posfuse.statistics import shares
 from posfuse.statistics.sequential import Looks, Margins, chances, decide_at
 from posfuse.study import caveats, forecast, looks, results_page, tables
-from posfuse.study.plan import Choice, Plan
 from posfuse.study.reading import read_study
 from posfuse.study.scores import outcomes
 from posfuse.study.spec import Assumed, Evaluation, Hypothesis
 from refusals import refusal
-from study_runs import small_study, study_runs, write_study
+from study_runs import plan_of, small_study, study_runs, write_study
 
 OF_SHARES = Margins(30.0, of_shares=True)
 
@@ -236,10 +235,6 @@ def test_seeds_without_a_gained_or_lost_pair_promise_no_such_seeds():
     a, b, chance = trinomial(n, either / 2, either / 2)
     _, equivalent = shares.shown(a, b, n, 15, 15, 0.025, 0.05)
     assert chance[equivalent].sum() == pytest.approx(0.8, abs=0.04)
-
-
-def plan_of(own):
-    return Plan(own, {arm: Choice({}) for arm in own.arms}, {}, "d")
 
 
 @pytest.mark.parametrize(

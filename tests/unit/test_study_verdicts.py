@@ -13,11 +13,11 @@ from posfuse.statistics.comparisons import seeds_for_equivalence
 from posfuse.study import arm_figures, forecast, results_by_arm, results_page, tables
 from posfuse.study.arm_sweep import ArmSweep
 from posfuse.study.looks import deltas, progress, seeds_to_decide
-from posfuse.study.plan import Choice, Plan
+from posfuse.study.plan import Choice
 from posfuse.study.scores import outcomes, resolution
 from posfuse.study.spec import Assumed, Evaluation, Hypothesis, Tuning
 from posfuse.study.stages import Stages
-from study_runs import small_study, study_runs
+from study_runs import plan_of, small_study, study_runs
 
 ARMS = ["add", "concat", "add_none", "concat_none"]
 GAIN = Hypothesis("gain", "t", "concat", "add", expects="greater", margin=1.0)
@@ -25,10 +25,6 @@ PART = Hypothesis(
     "position", "t", "concat", "add", "greater", ["concat_none", "add_none"], 1.0, "secondary"
 )
 STUDY = small_study("add_none", "concat_none", hypotheses=[GAIN, PART])
-
-
-def plan_of(study, **choices):
-    return Plan(study, choices or {arm: Choice({}) for arm in study.arms}, {}, "d")
 
 
 def test_a_placebos_difference_is_subtracted_seed_by_seed():
