@@ -184,14 +184,11 @@ def test_a_study_judges_the_share_and_shows_the_accuracy_of_solved_runs():
 
 
 def test_captions_name_the_share_or_both_quantities():
-    own, of_share = study("mean", "share"), "the share of solved runs"
+    own = study("mean", "share")
     state = looks.progress(own, RUNS)
-    caption = tables.verdict_table(own, state).caption
-    assert caption.startswith(f"Paired differences in points of {of_share}. ")
+    assert tables.quantity(own) == "points of the share of solved runs"
     own.hypotheses[0].solved = None
-    both = f"points of test accuracy, or of {of_share}"
-    caption = tables.verdict_table(own, state).caption
-    assert caption.startswith(f"Paired differences in {both}. ")
+    assert tables.quantity(own) == "points of test accuracy, or of the share of solved runs"
     own.hypotheses[1].outcome = "beyond"
     caption = tables.verdict_table(own, state).caption
     assert "if its test accuracy is at least 90 % beyond the trained length." in caption

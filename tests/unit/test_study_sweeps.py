@@ -134,15 +134,14 @@ def test_a_damaged_record_is_no_result_and_the_others_count(sweep, damage):
 def test_the_page_says_what_the_records_state():
     run = {"plan": "d" * 64, "started": "2026-11-25T12:30:00+00:00", "diverged": False}
     late = run | {"started": "2026-11-25T11:58:00+00:00"}
-    frozen = f"Frozen at {FROZEN}."
-    assert provenance(PLAN, pd.DataFrame([run, run, {"diverged": True}])) == (
-        f"{frozen} Test runs of this plan that started after that time: 2."
-    )
-    assert provenance(PLAN, pd.DataFrame([run, late, {"seed": 0, "diverged": False}])) == (
-        f"{frozen} Test runs of this plan that started after that time: 1. Test runs that started "
-        "up to 10 minutes earlier by their machine's clock: 1. Test runs that name no plan or no "
-        "time of their start: 1."
-    )
+    unknown = {"seed": 0, "diverged": False}
+    for runs, counts in (
+        ([run, run, {"diverged": True}], ["2"]),
+        ([run, late, late, *[unknown] * 3], ["1", "2", "3"]),
+    ):
+        sentence = provenance(PLAN, pd.DataFrame(runs))
+        assert sentence.startswith(f"Frozen at {FROZEN}.")
+        assert re.findall(r": (\d+)\.", sentence) == counts
     assert "is not recorded" in provenance(replace(PLAN, frozen=""), pd.DataFrame([run]))
 
 
@@ -329,11 +328,10 @@ def test_arms_that_would_share_a_folder_are_refused_before_anything_runs(tmp_pat
     texts = {arm: write_corpus(tmp_path / arm, seed=seed) for seed, arm in enumerate("ab")}
     arms = {arm: {"data.path": str(path)} for arm, path in texts.items()}
     study = Study("q", settings={"data": "folder"}, arms=arms)
-    assert refusal(Stages("mine", study, []).check_arms) == (
-        "study mine: arms.b: its runs would have the same folder as those of arms.a, because the "
-        "folder's name leaves out data.path; set another data.name, encoding.name or fusion.name "
-        "in one of them"
+    line = (
+        r"study mine: arms.b: its runs .* as those of arms.a, .* leaves out data.path; set another"
     )
+    assert re.match(line, refusal(Stages("mine", study, []).check_arms))
     arms["b"] |= {"data.name": "B"}
     Stages("mine", study, []).check_arms()
 
@@ -352,7 +350,7 @@ def of_two(metric="accuracy", outcome="", **settings):
     return small_study(settings=settings, metric=metric, hypotheses=[asked])
 
 
-COPY = {"task": "language_model", "data": "copy"}
+STRINGS = {"task": "language_model", "data": "copy"}
 BYTES = {"task": "language_model", "data": "bbc_bytes"}
 
 
@@ -362,8 +360,8 @@ BYTES = {"task": "language_model", "data": "bbc_bytes"}
         (of_two("bits_per_byte", data="bbc_lead_story"),
          "add: metric: bbc_lead_story with task=classification has no bits_per_byte; use accuracy"),
         (of_two("exact_match", **BYTES), "no exact_match; use bits_per_byte or accuracy"),
-        (of_two("bits_per_byte", **COPY), "use exact_match or accuracy or greedy_accuracy"),
-        (of_two("greedy_accuracy", **COPY), None),
+        (of_two("bits_per_byte", **STRINGS), "use exact_match or accuracy or greedy_accuracy"),
+        (of_two("greedy_accuracy", **STRINGS), None),
         (of_two(outcome="beyond", data="parity"), None),
         (of_two(outcome="beyond", data="parity", **{"data.test_lengths": [20, 40]}),
          r"add: data.test_lengths: needs a length above data.max_len=40 .*40\]"),

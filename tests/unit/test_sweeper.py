@@ -315,11 +315,8 @@ def test_an_own_class_that_python_cannot_find_is_refused_with_its_file(
     file = tmp_path / "conf" / "fusion" / "mod.yaml"
     file.write_text("{name: mod, _target_: own_sweep.Own}")
     grid = ["fusion=add,mod", "seed=0,1"]
-    assert refusal(sweep, *grid) == (
-        f"{file}: fusion._target_: cannot import 'own_sweep.Own' (ModuleNotFoundError: No module "
-        "named 'own_sweep'); set PYTHONPATH to the folder that contains own_sweep, or give the "
-        "path of a class or function that Python can import"
-    )
+    line = f"{file}: fusion._target_: cannot import 'own_sweep.Own' (ModuleNotFoundError: "
+    assert refusal(sweep, *grid).startswith(line)
     absent = refusal(sweep, "fusion=add", "+encoding.attention._target_=own_sweep.Other")
     assert absent.startswith("encoding.attention._target_: cannot import 'own_sweep.Other' (")
     experiment = tmp_path / "conf" / "experiment" / "own.yaml"
