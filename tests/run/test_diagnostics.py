@@ -95,7 +95,7 @@ def test_diagnostics_do_not_change_the_run(reference, corpus, tmp_path, monkeypa
 
 
 def test_every_epoch_has_a_gradient_norm_whatever_its_number_of_steps(corpus, tmp_path):
-    for batch_size, counted in ((60, 1), (16, 1), (12, 2)):  # 1, 4 and 5 steps
+    for batch_size, counted in ((60, 1), (12, 2)):  # 1 and 5 steps; the reference has 4
         size = f"data.batch_size={batch_size}"
         cfg = small_config(corpus, "fusion=concat", "trainer.max_epochs=2", size)
         folder = tmp_path / str(batch_size)

@@ -1,5 +1,7 @@
 """Every protocol of an experiment and the study for a GPU train one batch on a small corpus."""
 
+import math
+
 import pytest
 
 from posfuse.process import precision
@@ -30,8 +32,7 @@ def test_one_batch_trains(experiment, data, more, metric, tmp_path):
     record = train(checked(composed(*given, *ONE_BATCH)), tmp_path / "run")
     assert (record["data"], record["epochs"]) == (data, 1)
     for found in (record["test"], *record.get("lengths", {}).values()):
-        assert found[metric] >= 0
-        assert found[metric] <= 1 or metric == "bits_per_byte"
+        assert math.isfinite(found[metric])
 
 
 @pytest.mark.slow

@@ -69,7 +69,8 @@ def test_token_ids_run_no_code(tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_hostile_multirun_file_runs_no_code_in_the_status_and_the_report(tmp_path):
+def test_a_hostile_multirun_file_runs_no_code_in_the_status_and_the_report(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     target = "{_target_: os.mkdir, path: ran}"
     (tmp_path / "multirun.yaml").write_text(
         f"hydra: {{launcher: {target}, sweeper: {{params: {{}}}}, overrides: {{task: []}}}}\n"
@@ -124,7 +125,8 @@ def test_a_multirun_file_that_is_no_sweeps_is_one_line(tmp_path, values, task, p
     assert error.startswith(f"{tmp_path}/multirun.yaml: not a sweep's settings ({problem}")
 
 
-def test_a_config_is_read_without_its_code(tmp_path):
+def test_a_config_is_read_without_its_code(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "config.yaml").write_text(
         "data: {name: a, corpus: {_target_: os.mkdir, path: ran}}\nencoding: {name: b}\n"
     )
