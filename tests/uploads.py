@@ -29,14 +29,14 @@ def restarted():
 
 
 @contextmanager
-def in_use(fake, home, user="user:secret@"):
+def in_use(fake, home):
     """Have W&B of this process use the server, with a key, a token in the address, and an empty
     home directory."""
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith("WANDB_")]:
             patch.delenv(name)
         patch.setenv("HOME", str(home))
-        patch.setenv("WANDB_BASE_URL", fake.url.replace("//", f"//{user}"))
+        patch.setenv("WANDB_BASE_URL", fake.url.replace("//", "//user:secret@"))
         patch.setenv("WANDB_API_KEY", KEY)
         for part in ("GRAPHQL", "FILE_STREAM"):
             patch.setenv(f"WANDB_X_{part}_RETRY_MAX", "1")

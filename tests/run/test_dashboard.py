@@ -9,7 +9,7 @@ import pytest
 import wandb
 
 from commands import called
-from fake_wandb import ENTITY, fake_run, serve
+from fake_wandb import ENTITY, fake_run
 from posfuse import seals
 from posfuse.config import LoggerConfig
 from posfuse.errors import InputError
@@ -25,7 +25,6 @@ from posfuse.tracking import server as wandb_server
 from posfuse.tracking.projection import Cell, run_id
 from refusals import refusal
 from small_records import ask, write_record, write_sweep
-from uploads import in_use
 
 PAGE = Path(__file__).parents[2] / "docs" / "wandb.md"
 
@@ -40,12 +39,6 @@ def sweep(tmp_path):
         settings = {"model.token_scale": 1} if variant else {}
         write_sweep(root, scores, encoding=encoding, variant=variant, settings=settings)
     return root
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory):
-    with serve() as fake, in_use(fake, tmp_path_factory.mktemp("home"), "user:secret@"):
-        yield fake
 
 
 @pytest.fixture
