@@ -58,9 +58,8 @@ def rate(
     second."""
     shutil.rmtree(root / "runs", ignore_errors=True)
     launcher = ["hydra/launcher=parallel", f"hydra.launcher.n_jobs={at_once}"]
-    place = "runs_per_gpu" if IS_GPU else "runs_per_core"
-    own = [*launcher, f"hydra.launcher.{place}={at_once}", f"seed=range({seeds})"]
-    own += [] if IS_GPU else [f"trainer.threads={threads}"]
+    own = [*launcher, f"seed=range({seeds})"]
+    own += [f"hydra.launcher.runs_per_gpu={at_once}" if IS_GPU else f"trainer.threads={threads}"]
     start = harness.now()
     records = harness.trained(root, "-m", *cell, *own)
     each = statistics.mean(r["documents_per_second"] for r in records)

@@ -6,8 +6,7 @@ from pathlib import Path
 from posfuse.runs import records
 from processes import assert_same_files, below, command, succeeded
 
-# runs_per_core: also on a machine with one core
-PARALLEL = ["hydra/launcher=parallel", "hydra.launcher.n_jobs=2", "hydra.launcher.runs_per_core=4"]
+PARALLEL = ["hydra/launcher=parallel", "hydra.launcher.n_jobs=2"]
 SIX = ["fusion=add,concat", "seed=0,1,2"]
 
 

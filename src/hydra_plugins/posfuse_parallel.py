@@ -5,7 +5,6 @@ import os
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import resource_tracker
-from typing import Any
 
 import cloudpickle
 from hydra.core.utils import JobReturn
@@ -54,18 +53,18 @@ def cores() -> int:
 
 
 class ParallelLauncher(SweepLauncher):
-    """Executes n_jobs runs at once, each in its own process: at most `runs_per_core` per core, and
-    on GPUs at most `runs_per_gpu` per group of trainer.devices GPUs."""
+    """Executes n_jobs runs at once, each in its own process; on GPUs at most `runs_per_gpu` per
+    group of trainer.devices GPUs."""
 
-    def __init__(self, n_jobs: int = -1, runs_per_gpu: int = 1, runs_per_core: int = 1) -> None:
-        self.n_jobs, self.runs_per_gpu, self.runs_per_core = n_jobs, runs_per_gpu, runs_per_core
+    def __init__(self, n_jobs: int = -1, runs_per_gpu: int = 1) -> None:
+        self.n_jobs, self.runs_per_gpu = n_jobs, runs_per_gpu
 
     def results(self, calls: list[Call]) -> Results:
         """As in `SweepLauncher`. Each process has a separate executor, so that a killed process
         ends only one run. Idle processes block the signals, and this process passes them on."""
-        n_jobs, places = self.room([overrides for _, overrides, *_ in calls])
+        places = self.room([overrides for _, overrides, *_ in calls])
         for name in THREADS:  # the processes inherit them
-            os.environ.setdefault(name, str(max(1, cores() // n_jobs)))
+            os.environ.setdefault(name, str(max(1, cores() // len(places))))
         context = multiprocessing.get_context("spawn")
 
         def start(gpus: str) -> ProcessPoolExecutor:
@@ -73,7 +72,7 @@ class ParallelLauncher(SweepLauncher):
 
         with signals.blocking():
             resource_tracker.ensure_running()  # otherwise it starts below and unblocks the signals
-        idle = [(start(gpus), gpus) for gpus in (places or [""] * n_jobs)[:n_jobs]]
+        idle = [(start(gpus), gpus) for gpus in places]
         busy: dict[Future[bytes], tuple[ProcessPoolExecutor, str, Call]] = {}
         left = list(reversed(calls))
         try:
@@ -106,24 +105,17 @@ class ParallelLauncher(SweepLauncher):
             for worker in [*(w for w, _ in idle), *(w for w, _, _ in busy.values())]:
                 worker.shutdown()
 
-    def room(self, job_overrides: list[list[str]]) -> tuple[int, list[str]]:
-        """The number of runs that train at once, and the GPUs of each; no GPUs if the runs are on
-        CPUs."""
-        asked = self.valid_n_jobs()
-        places = self.places(job_overrides)
-        room = len(places) or cores() * self.runs_per_core
-        return devices.runs_at_once(asked, room, "GPU" if places else "core"), places
-
-    def valid_n_jobs(self) -> int:
-        """n_jobs. Raises InputError for a value that starts no run."""
-        n_jobs: Any = self.n_jobs
-        per = {"runs_per_gpu": self.runs_per_gpu, "runs_per_core": self.runs_per_core}
-        for name, number in {"n_jobs": n_jobs, **per}.items():
-            # A bool is an instance of int.
-            if type(number) is not int or number == 0 or (number < 0 and name != "n_jobs"):
-                more = ", or -1 for as many as have room" if name == "n_jobs" else ""
+    def room(self, job_overrides: list[list[str]]) -> list[str]:
+        """The GPUs of each of the runs that train at once; an empty text for a run on CPUs. Raises
+        InputError for a number that starts no run."""
+        for name, number in {"n_jobs": self.n_jobs, "runs_per_gpu": self.runs_per_gpu}.items():
+            is_all = name == "n_jobs" and number == -1
+            if type(number) is not int or (number < 1 and not is_all):  # a bool is an int
+                more = ", or -1 for all cores or GPUs" if name == "n_jobs" else ""
                 raise InputError(f"hydra.launcher.{name}: must be 1 or more{more} (got {number!r})")
-        return int(n_jobs)
+        places = self.places(job_overrides)
+        n_jobs = (len(places) or cores()) if self.n_jobs == -1 else self.n_jobs
+        return places[:n_jobs] or [""] * n_jobs
 
     def places(self, job_overrides: list[list[str]]) -> list[str]:
         """The GPUs of each run that may train at once; empty if the runs are on CPUs."""

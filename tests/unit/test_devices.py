@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from hydra_plugins import posfuse_parallel
 from hydra_plugins.posfuse_parallel import ParallelLauncher, prepare
 from posfuse.config import TrainerConfig
 from posfuse.process import devices, signals
@@ -54,11 +55,13 @@ def test_a_run_gets_a_device_that_the_machine_has(
         assert line.endswith(", or use trainer.accelerator=cpu")
 
 
-def test_n_jobs_is_limited_by_the_places():
-    for asked, expected in ((-1, 4), (-2, 3), (-9, 1), (1, 1), (4, 4)):
-        assert devices.runs_at_once(asked, 4, "GPU") == expected
-    line = refusal(devices.runs_at_once, 3, 2, "GPU")
-    assert re.search(r"must be at most 2, .*GPUs \(got 3\).*runs_per_gpu", line)
+def test_as_many_runs_train_at_once_as_asked_on_gpus_at_most_one_per_place(monkeypatch):
+    monkeypatch.setattr(posfuse_parallel, "cores", lambda: 3)
+    for places in ([], ["0", "1", "0", "1"]):
+        monkeypatch.setattr(ParallelLauncher, "places", lambda *_, own=places: own)
+        for n_jobs in (-1, 1, 4, 9):
+            n = n_jobs if n_jobs > 0 else len(places) or 3
+            assert ParallelLauncher(n_jobs).room([]) == (places[:n] or [""] * n)
 
 
 def test_gpus_have_the_names_that_this_process_may_use(monkeypatch):
@@ -75,12 +78,11 @@ def test_gpus_have_the_names_that_this_process_may_use(monkeypatch):
 
 def test_a_value_of_the_launcher_that_starts_no_run_is_refused():
     for name, value in (
-        ("n_jobs", None), ("n_jobs", True), ("n_jobs", "abc"), ("n_jobs", 0), ("runs_per_gpu", -1),
-        ("runs_per_core", 0),
+        ("n_jobs", None), ("n_jobs", True), ("n_jobs", "abc"), ("n_jobs", 0), ("n_jobs", -2),
+        ("runs_per_gpu", -1),
     ):  # fmt: skip
-        line = refusal(ParallelLauncher(**{name: value}).valid_n_jobs)
+        line = refusal(ParallelLauncher(**{name: value}).room, [])
         assert re.match(rf"hydra.launcher.{name}: must be 1 .*got {value!r}", line)
-    assert ParallelLauncher(n_jobs=-1).valid_n_jobs() == -1
 
 
 def test_a_worker_process_uses_its_gpus_only(monkeypatch):

@@ -51,15 +51,3 @@ def places(gpus: list[str], runs_per_gpu: int, devices: int) -> list[str]:
         )
     groups = [gpus[i : i + devices] for i in range(0, len(gpus) - devices + 1, devices)]
     return [",".join(group) for group in groups] * runs_per_gpu
-
-
-def runs_at_once(asked: int, room: int, unit: str) -> int:
-    """The number of runs that train at once. `asked` is n_jobs; -1 means `room`, the number that
-    fits on all cores or GPUs. Raises InputError above `room`. `unit` is "core" or "GPU"."""
-    n = asked if asked >= 0 else max(1, room + 1 + asked)
-    if n > room:
-        raise InputError(
-            f"hydra.launcher.n_jobs: must be at most {room}, the number of runs that fit on the "
-            f"{unit}s (got {n}); use fewer, or raise hydra.launcher.runs_per_{unit.lower()}"
-        )
-    return n
