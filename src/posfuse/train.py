@@ -138,7 +138,7 @@ def sweep_like(overrides: Sequence[str]) -> str:
     """A command for a sweep with the overrides of a run, but over two operators and three seeds."""
     swept, hydra_cfg = ("fusion", "seed", "sweep_id"), HydraConfig.get()
     kept = [o for o in overrides if re.split(r"[.=]", o.lstrip("+~"))[0] not in swept]
-    fusion = hydra_cfg.runtime.choices["fusion"]
+    fusion = hydra_cfg.runtime.choices.get("fusion", "add")  # a run may set its keys without a file
     grid = [f"fusion=add,{'concat' if fusion == 'add' else fusion}", "seed=0,1,2", "sweep_id=mine"]
     options = file_options(sys.argv[1:], hydra_cfg.overrides.hydra)
     return shell_line(["posfuse", "train", "-m", *kept, *grid, *options], bool(options))

@@ -218,6 +218,9 @@ def test_a_single_run_ends_with_its_folder_and_what_to_type_next(command, small,
     last = command(*small("fusion=gate_mlp", "fusion.hidden=4", "seed=3")).out.splitlines()[-1]
     assert last.endswith(" trainer.progress=none fusion=add,gate_mlp seed=0,1,2 sweep_id=mine")
     assert "fusion.hidden" not in last.partition(" next: ")[2]
+    without_a_file = ["~fusion", "+fusion={name: mine, _target_: posfuse.model.fusion.Add}"]
+    last = command(*kept, *without_a_file).out.splitlines()[-1]
+    assert last.endswith(" trainer.progress=none fusion=add,concat seed=0,1,2 sweep_id=mine")
     text = ["task=language_model", "data.vocabulary.unit=bytes", "data.max_len=8", "sweep_id=text"]
     last = command(*small(*text)).out.splitlines()[-1]
     advice = last.partition("posfuse sample ")[2].replace("TEXT", "the")
