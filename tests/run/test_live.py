@@ -149,12 +149,18 @@ def test_where_wandb_fails_it_is_given_up_with_one_warning(monkeypatch, caplog):
     assert "\n" not in line
 
 
-def test_an_offline_run_replaces_the_earlier_log(run, cfg, tmp_path, monkeypatch):
+def test_an_offline_run_replaces_the_earlier_log_when_it_has_started(
+    run, cfg, tmp_path, monkeypatch
+):
     monkeypatch.setenv("WANDB_MODE", "")  # as if unset
-    logs = tmp_path / "wandb"
+    logs, facts = tmp_path / "wandb", records.identity(cfg, tmp_path)
     for name in ("offline-run-1-x", "run-2-x"):
         (logs / name).mkdir(parents=True)
-    assert start_run(cfg, tmp_path, records.identity(cfg, tmp_path)) is run
+    with monkeypatch.context() as refusing:
+        refusing.setattr(server, "start", MagicMock(side_effect=ValueError("a wrong setting")))
+        assert refusal(start_run, cfg, tmp_path, facts).startswith("W&B: a wrong setting; ")
+    assert len(os.listdir(logs)) == 2
+    assert start_run(cfg, tmp_path, facts) is run
     assert os.environ["WANDB_MODE"] == "offline"
     assert [log.name for log in logs.iterdir()] == ["run-2-x"]  # that one was online
 

@@ -82,12 +82,13 @@ def start_run(cfg: Config, folder: Path, facts: records.Record) -> "wandb.Run":
     server.prepare(Path(cfg.output_dir, cfg.sweep_id), of_agent)
     usual = "online" if of_agent else "offline"
     mode: Any = cfg.logger.mode or os.environ.setdefault("WANDB_MODE", usual)
-    if mode == "offline":
-        for earlier in (folder / "wandb").glob("offline-run-*"):
-            shutil.rmtree(earlier)
+    earlier = [*(folder / "wandb").glob("offline-run-*")] if mode == "offline" else []
     try:
         own = None if of_agent else projection.run_id(facts)
-        return server.start(facts, cfg.logger, folder, own, dir=folder, mode=mode)
+        run = server.start(facts, cfg.logger, folder, own, dir=folder, mode=mode)
+        for log in earlier:  # not before, because W&B may refuse to start
+            shutil.rmtree(log)
+        return run
     except Exception as error:  # W&B raises private types if its process was killed
         server.end_process()
         raise InputError(  # logger.mode takes precedence over WANDB_MODE
