@@ -1,9 +1,7 @@
 """Words, characters and bytes to ids, and vocabularies of them."""
 
 import itertools
-import os
-import signal
-import threading
+import sys
 from collections import Counter
 
 import numpy as np
@@ -24,7 +22,6 @@ from posfuse.data.vocabulary import (
     encode_bytes,
     text_encoder,
 )
-from processes import HANG
 from refusals import refusal
 from small_corpora import labelled, write_splits
 
@@ -65,21 +62,13 @@ def test_agrees_with_a_dictionary(texts: list[str], min_count: int, max_size: in
     assert documents(encoder, texts) == expected
 
 
-def test_a_signal_is_handled_while_words_are_counted() -> None:
-    """`tokenizers` reads the texts in another thread; signals are handled in this one."""
-    handled = threading.Event()
-
-    def texts():
-        yield "one two"
-        os.kill(os.getpid(), signal.SIGUSR1)
-        assert handled.wait(HANG)
-        yield "two three"
-
-    before = signal.signal(signal.SIGUSR1, lambda *_: handled.set())
-    try:
-        assert build_vocabulary(texts(), 9, 1).get_vocab_size() == 5
-    finally:
-        signal.signal(signal.SIGUSR1, before)
+def test_the_counted_words_are_those_that_are_encoded() -> None:
+    """Python and Unicode differ in what they call white space."""
+    spaces = [c for c in map(chr, range(sys.maxunicode + 1)) if c.isspace()]
+    texts = [f"a{c}B{c}" for c in [*spaces, "\u200b", "\ufeff"]] + ["ΑΣ İstanbul Straße ẞ"]
+    tokenizer = build_vocabulary(texts, 99, 1)
+    ids, _ = text_encoder(tokenizer)(texts)
+    assert set(ids.tolist()) == set(range(len(SPECIAL), tokenizer.get_vocab_size()))
 
 
 # Characters and bytes

@@ -7,10 +7,10 @@ The tokenizer of a pretrained model has other ids (pretrained_folder.py).
 """
 
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -20,7 +20,6 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.normalizers import Lowercase
 from tokenizers.pre_tokenizers import WhitespaceSplit
-from tokenizers.trainers import WordLevelTrainer
 
 from posfuse.config import DataConfig, VocabularyConfig
 from posfuse.data.corpora import Poll, files_digest
@@ -31,6 +30,8 @@ Encoder = Callable[[Sequence[str]], tuple[np.ndarray, np.ndarray]]  # texts -> i
 PAD, UNKNOWN = 0, 1
 SPECIAL = ["<pad>", "<unk>"]
 LARGEST_TOKENIZER = 256 * MEBIBYTE
+LOWER = Lowercase()
+WORD = re.compile(r"[\S\x1c-\x1f]+")  # between Unicode's white space; \s has these four too
 PORTION = 1 << 20  # characters that are encoded at once, to bound the memory
 
 
@@ -86,32 +87,24 @@ def build_vocabulary(texts: Iterable[str], max_size: int, min_count: int) -> Tok
     It has at most `max_size` entries, the two special ones included. Each word occurs at least
     `min_count` times.
     """
-    counted = _word_tokenizer(WordLevel(unk_token=SPECIAL[UNKNOWN]))
-    trainer = WordLevelTrainer(
-        vocab_size=max_size + len(SPECIAL),  # the texts may contain both special words
-        min_frequency=min_count,
-        special_tokens=SPECIAL,
-        show_progress=False,
-    )
-    with ThreadPoolExecutor(1) as thread:  # this thread can still handle signals
-        counting = thread.submit(counted.train_from_iterator, texts, trainer)
-        while wait([counting], timeout=0.2).not_done:
-            pass  # a signal may have reached another thread; Python handles it here
-        counting.result()
-    ids: dict[str, int] = counted.get_vocab()
-    words = [word for word in sorted(ids, key=ids.__getitem__) if word not in SPECIAL]
-    entries = SPECIAL + words[: max_size - len(SPECIAL)]
-    # A new tokenizer, because the trained one would match the special words inside texts.
-    return _word_tokenizer(
-        WordLevel({word: i for i, word in enumerate(entries)}, unk_token=SPECIAL[UNKNOWN])
-    )
-
-
-def _word_tokenizer(model: WordLevel) -> Tokenizer:
-    tokenizer = Tokenizer(model)
-    tokenizer.normalizer = Lowercase()
-    tokenizer.pre_tokenizer = WhitespaceSplit()
+    counts: Counter[str] = Counter()
+    for word, n in Counter(chain.from_iterable(map(WORD.findall, texts))).items():
+        counts[LOWER.normalize_str(word)] += n  # once for a word: texts repeat words
+    tokenizer = Tokenizer(_most_frequent(counts, max_size, min_count))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = LOWER, WhitespaceSplit()
     return tokenizer
+
+
+def character_vocabulary(texts: Iterable[str], max_size: int, min_count: int) -> Tokenizer:
+    """As `build_vocabulary`, of the characters of the texts."""
+    return Tokenizer(_most_frequent(Counter(chain.from_iterable(texts)), max_size, min_count))
+
+
+def _most_frequent(counts: Counter[str], max_size: int, min_count: int) -> WordLevel:
+    frequent = (token for token, n in counts.items() if n >= min_count and token not in SPECIAL)
+    ordered = sorted(frequent, key=lambda token: (-counts[token], token))
+    ids = {token: i for i, token in enumerate(SPECIAL + ordered[: max_size - len(SPECIAL)])}
+    return WordLevel(ids, unk_token=SPECIAL[UNKNOWN])
 
 
 def portions(texts: Iterable[str], poll: Poll) -> Iterator[list[str]]:
@@ -141,17 +134,6 @@ def in_a_row(documents: list[list[int]], size: int) -> tuple[np.ndarray, np.ndar
 def kind_of_ids(size: int) -> type[np.unsignedinteger]:
     """The type of ids below `size`."""
     return np.uint16 if size <= 2**16 else np.uint32
-
-
-def character_vocabulary(texts: Iterable[str], max_size: int, min_count: int) -> Tokenizer:
-    """As `build_vocabulary`, of the characters of the texts."""
-    counts: Counter[str] = Counter()
-    for text in texts:
-        counts.update(text)
-    frequent = (character for character, n in counts.items() if n >= min_count)
-    ordered = sorted(frequent, key=lambda character: (-counts[character], character))
-    ids = {c: i for i, c in enumerate(SPECIAL + ordered[: max_size - len(SPECIAL)])}
-    return Tokenizer(WordLevel(ids, unk_token=SPECIAL[UNKNOWN]))
 
 
 def character_encoder(vocabulary: Tokenizer) -> Encoder:
