@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from posfuse.evidence.saved import OF_DOCUMENTS, read_each, read_predictions
+from posfuse.evidence.saved import OF_DOCUMENTS, read_predictions
 from posfuse.statistics import over_documents as over
 from posfuse.statistics.documents import (
     Paired,
@@ -14,6 +14,7 @@ from posfuse.statistics.documents import (
     document_evidence,
     judge_documents,
     pair,
+    read_all,
 )
 from refusals import refusal
 
@@ -68,7 +69,7 @@ def read(folder, **record):
 
 
 def listed(*folders):
-    """Runs of one cell with the columns that `read_each` uses."""
+    """Runs of one cell with the columns that `read_all` uses."""
     labels = {"data": "tiny", "encoding": "sinusoidal", "variant": ""}
     return pd.DataFrame([{**labels, "folder": str(folder)} for folder in folders])
 
@@ -106,13 +107,13 @@ def test_a_file_with_other_columns_is_an_error_that_names_it(tmp_path, columns, 
 def test_predictions_that_contradict_the_record_are_left_out(tmp_path):
     folder = write(tmp_path / "run", turned([3]))
     runs = listed(folder).assign(**{"test.accuracy": 4 / 6})
-    found, (line,) = read_each(runs, read_predictions)
+    found, (line,) = read_all(runs)
     assert found == {}
     assert "83.33 % are right, result.json says 66.67 %" in line
     runs["test.accuracy"] = 5 / 6
-    assert list(read_each(runs, read_predictions)[0]) == [folder]
+    assert list(read_all(runs)[0]) == [folder]
     runs["label_names"] = [["one"]]
-    assert "more classes than result.json names" in read_each(runs, read_predictions)[1][0]
+    assert "more classes than result.json names" in read_all(runs)[1][0]
 
 
 def test_a_flipped_byte_is_reported_or_read_but_never_a_crash(tmp_path):
@@ -122,7 +123,7 @@ def test_a_flipped_byte_is_reported_or_read_but_never_a_crash(tmp_path):
     whole = path.read_bytes()
     for place in range(4, len(whole), max(1, len(whole) // 60)):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
-        found, problems = read_each(listed(folder), read_predictions)
+        found, problems = read_all(listed(folder))
         assert len(found) + len(problems) == 1
         assert all(str(path) in line and "\n" not in line for line in problems)
 
@@ -135,11 +136,11 @@ def test_another_cells_runs_are_not_taken(tmp_path, two_seeds):
         other["folder"] = [write(tmp_path / axis / str(i), turned(range(6))) for i in range(4)]
         others.append(other)
     mixed = pd.concat([*others, runs], ignore_index=True)
-    paired = pair(comparison, mixed, "add", read_each(mixed, read_predictions)[0])
+    paired = pair(comparison, mixed, "add", read_all(mixed)[0])
     assert paired.difference.mean() == pytest.approx(50 / 6)
 
 
-def test_a_seed_of_other_documents_is_left_out(tmp_path, two_seeds):
+def test_a_seed_of_other_documents_is_left_out_with_a_line(tmp_path, two_seeds):
     runs, comparison = two_seeds
     others = {
         "label": {"label": turned([3])},
@@ -148,10 +149,14 @@ def test_a_seed_of_other_documents_is_left_out(tmp_path, two_seeds):
         "count": {"label": LABEL[:5], "length": LENGTH[:5], "predicted": LABEL[:5]},
     }
     for fusion, column in [*(("add", c) for c in others), ("concat", "label")]:
-        write(tmp_path / fusion / "seed=1", **others[column])
-        paired = pair(comparison, runs, "add", read_each(runs, read_predictions)[0])
+        folder = write(tmp_path / fusion / "seed=1", **others[column])
+        read, notes = read_all(runs)
+        paired = pair(comparison, runs, "add", read)
         assert paired.seeds == [0]
         assert paired.difference.tolist() == [[0, 100, 100, 0, 0, 0]]
+        assert len(notes) == 1
+        assert notes[0].startswith(f"{folder}/predictions.parquet: its documents are not those")
+        assert "left out of the statistics over documents" in notes[0]
         write(tmp_path / fusion / "seed=1")
 
 
@@ -200,24 +205,39 @@ def test_seeds_with_documents_of_their_own_are_kept(own_documents):
         assert confusion[label, label] == pytest.approx(100 * (shares["concat"] - shares["add"]))
 
 
+def test_with_one_split_such_seeds_are_left_out_and_a_pair_must_share_its_documents(
+    own_documents, tmp_path
+):
+    runs, comparison, documents = own_documents
+    read, notes = read_all(runs.assign(**{"settings.data.split_seed": 0}))
+    assert (len(read), len(notes)) == (2, 4)
+    write_own(tmp_path, "concat", 1, documents[documents["seed"] == 0])
+    read, notes = read_all(runs)
+    assert (len(read), len(notes)) == (5, 1)
+    assert pair(comparison, runs, "add", read).seeds == [0, 2]
+    other = runs.assign(variant=np.where(runs["fusion"] == "concat", "x=1", ""))
+    read, _ = read_all(other)  # seed 1 of concat is the only run of its group
+    assert pair({**comparison, "variant": "x=1"}, other, "add", read) is None
+
+
 def test_seeds_with_different_numbers_of_documents_give_no_statistics(own_documents, tmp_path):
     runs, comparison, documents = own_documents
     for fusion in ("add", "concat"):
         write_own(tmp_path, fusion, 1, documents[:30])
-    assert pair(comparison, runs, "add", read_each(runs, read_predictions)[0]) is None
+    assert pair(comparison, runs, "add", read_all(runs)[0]) is None
 
 
 def test_documents_of_a_group_are_judged_together(tmp_path):
     wrong = {"add": [turned([0, 1, 2, 5]), turned([0, 1, 2, 4])], "concat": [LABEL, LABEL]}
     runs, comparison = runs_of(tmp_path, wrong)
-    alone = judge_documents(pair(comparison, runs, "add", read_each(runs, read_predictions)[0]))
+    alone = judge_documents(pair(comparison, runs, "add", read_all(runs)[0]))
     assert (alone["n_documents"], alone["n_groups"]) == (6, 6)
     assert alone["p_mcnemar"] == [2 / 2**4, 2 / 2**4]
     groups = [7, 7, 7, 2, 3, 3]
     for fusion, seeds in wrong.items():
         for seed, predicted in enumerate(seeds):
             write(tmp_path / fusion / f"seed={seed}", predicted, group=groups)
-    paired = pair(comparison, runs, "add", read_each(runs, read_predictions)[0])
+    paired = pair(comparison, runs, "add", read_all(runs)[0])
     assert paired.seeds == [0, 1]
     assert paired.group.tolist() == groups
     found = judge_documents(paired)
@@ -337,8 +357,9 @@ def test_the_evidence_of_damaged_files_is_empty_and_reported_once(tmp_path, two_
     assert found.statistics.empty
     assert found.bins.empty
     assert found.confusions == {}
-    (line,) = notes
-    assert "not usable" in line
+    assert len(notes) == 2
+    assert sum("not usable" in line for line in notes) == 1
+    assert sum("its documents are not those" in line for line in notes) == 1
     assert {"document_seeds", *CELL} <= set(found.statistics.columns)
 
 

@@ -436,18 +436,20 @@ def test_a_run_links_to_its_folder_if_the_page_lies_in_the_sweep(tmp_path):
 
 def test_each_problem_is_one_line_and_the_rest_is_reported(whole):
     """One run of each further corpus is damaged."""
-    names = ("predictions", "record", "contradiction")
+    names = ("documents", "predictions", "record", "contradiction")
     for data in names:
         write_sweep(whole, {"add": [0.5, 0.6], "concat": [0.6, 0.65]}, data=data)
     folders = [whole / data / "sinusoidal" / "concat" / "seed=1" for data in names]
-    predictions, record, contradiction = folders
+    documents, predictions, record, contradiction = folders
+    write_predictions(documents, 0.65, shift=1)
     (predictions / "predictions.parquet").write_bytes(b"PAR1 no more")
     (record / "result.json").write_text("{")
     write_predictions(contradiction, 0.5)
     text, error = posfuse_report(whole)
     lines = error.splitlines()
-    assert len(lines) == 3
+    assert len(lines) == 4
     for problem in (
+        f"error: {documents}/predictions.parquet: its documents are not those of the runs",
         f"error: {predictions}/predictions.parquet: not ",
         f"error: {record}/result.json: not a readable record",
         "50.00 % are right, result.json says 65.00 %",

@@ -21,7 +21,6 @@ from posfuse.untrusted import read_parquet
 
 OF_DOCUMENTS = ["index", "length", "group", "label", "predicted"]
 OF_WINDOWS = ["index", "group", "targets"]
-Read = Callable[[dict[Any, Any]], pd.DataFrame]  # a row of `collect` -> the rows of its file
 COUNTED = {  # the counted column of a window, by metric
     ACCURACY.name: "right",
     EXACT_MATCH.name: "right",
@@ -90,18 +89,6 @@ def read_windows(run: dict[Any, Any], metric: Metric) -> pd.DataFrame:
     return frame[["index", "group"]].assign(value=value)
 
 
-def read_each(runs: pd.DataFrame, read: Read) -> tuple[dict[str, pd.DataFrame], list[str]]:
-    """What `read` returns for each run, by its folder; and a line for each run for which `read`
-    raises InputError."""
-    frames, problems = {}, []
-    for run in runs.to_dict("records"):
-        try:
-            frames[run["folder"]] = read(run)
-        except InputError as error:
-            problems.append(str(error))
-    return frames, problems
-
-
 def learning_curves(
     runs: pd.DataFrame, metric: Metric = ACCURACY
 ) -> tuple[pd.DataFrame, list[str]]:
@@ -139,12 +126,21 @@ def _curve(run: dict[Any, Any], metric: Metric) -> pd.DataFrame:
     return pd.DataFrame({"epoch": epoch, "value": value * metric.factor})
 
 
-def _of_runs(runs: pd.DataFrame, read: Read, columns: list[str]) -> tuple[pd.DataFrame, list[str]]:
-    """The rows of all runs in one frame, with CELL and seed; and the problems of `read_each`."""
+def _of_runs(
+    runs: pd.DataFrame, read: Callable[[dict[Any, Any]], pd.DataFrame], columns: list[str]
+) -> tuple[pd.DataFrame, list[str]]:
+    """The rows of `read` for each run, with CELL and seed; and a line for each run for which it
+    raises InputError."""
     labels = [*CELL, "seed"]
-    files, problems = read_each(runs, read)
-    frames = {folder: frame for folder, frame in files.items() if len(frame)}
+    frames, problems = [], []
+    for run in runs.to_dict("records"):
+        try:
+            frame = read(run)
+        except InputError as error:
+            problems.append(str(error))
+            continue
+        if len(frame):
+            frames.append(frame.assign(**{name: run[name] for name in labels}))
     if not frames:
         return pd.DataFrame(columns=[*labels, *columns]), problems
-    rows = pd.concat(frames, names=["folder"]).reset_index("folder")
-    return rows.merge(runs[["folder", *labels]], on="folder")[[*labels, *columns]], problems
+    return pd.concat(frames, ignore_index=True)[[*labels, *columns]], problems

@@ -4,6 +4,8 @@ Shapes: S seeds, D test documents (for a language model windows or strings), C c
 that share a part are a group. They are resampled together, because they are often classified alike.
 """
 
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,14 +15,19 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.metrics import confusion_matrix
 
-from posfuse.evidence.collect import CELL
+from posfuse.errors import InputError
+from posfuse.evidence.collect import CELL, GROUP
 from posfuse.evidence.metric import Metric
-from posfuse.evidence.saved import read_each, read_predictions, read_windows
+from posfuse.evidence.saved import read_predictions, read_windows
+from posfuse.runs.records import PREDICTIONS
+from posfuse.runs.seeds import BY_RUN
 from posfuse.statistics import over_documents as over
 from posfuse.statistics import paired as st
 
+SPLIT_SEED = "settings.data.split_seed"
 BINS = 4  # quantiles of document length
 Confusions = dict[tuple[str, ...], NDArray[np.float64]]  # by the values of CELL
+Read = Callable[[dict[Any, Any]], pd.DataFrame]  # a row of `collect` -> its documents
 
 
 @dataclass(frozen=True)
@@ -47,13 +54,46 @@ def _documents(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[[name for name in ("index", "length", "label") if name in frame]]
 
 
+def read_all(
+    runs: pd.DataFrame, read: Read = read_predictions
+) -> tuple[dict[str, pd.DataFrame], list[str]]:
+    """What `read` returns for each run by folder, and a line for each run that is left out.
+
+    It leaves out files that cannot be used, and runs whose documents differ from most runs with the
+    same data, encoding and variant (and the same seed if data.split_seed is the seed).
+    """
+    files, problems = {}, []
+    same = [runs[name] for name in GROUP]
+    if SPLIT_SEED in runs:
+        same.append(runs["seed"].where(runs[SPLIT_SEED] == BY_RUN))
+    for _, group in runs.groupby(same, sort=False, dropna=False):
+        tables = {}
+        for run in group.to_dict("records"):
+            try:
+                tables[run["folder"]] = read(run)
+            except InputError as error:
+                problems.append(str(error))
+        documents = {key: _documents(table).to_numpy().tobytes() for key, table in tables.items()}
+        most = Counter(documents.values()).most_common(1)
+        for folder, table in tables.items():
+            if documents[folder] == most[0][0]:
+                files[folder] = table
+            else:
+                problems.append(
+                    f"{folder}/{PREDICTIONS}: its documents are not those of the runs it is "
+                    "compared with, so it is left out of the statistics over documents; remove it "
+                    "to run again"
+                )
+    return files, problems
+
+
 def pair(
     comparison: dict[Any, Any], runs: pd.DataFrame, baseline: str, files: dict[str, pd.DataFrame]
 ) -> Paired | None:
-    """The documents of a row of `compare`, for the seeds whose two runs are in `files` and have the
-    same documents.
+    """The documents of a row of `compare`, for the seeds whose two runs are both in `files`.
 
-    None if no seed is left, or if seeds have different numbers of documents.
+    None if no seed is left, if the two operators have different documents, or if seeds have
+    different numbers of documents.
     """
     folder_of = runs.set_index([*CELL, "seed"])["folder"]
     place = (comparison["data"], comparison["encoding"])
@@ -61,18 +101,16 @@ def pair(
         (*place, comparison["fusion"], comparison["variant"]),
         (*place, baseline, comparison["baseline_variant"]),
     )
-    seeds, fused, base = [], [], []
-    for seed in comparison["seeds"]:
-        of_fused, of_base = (files.get(folder_of[*cell, seed]) for cell in both)
-        if of_fused is None or of_base is None:
-            continue
-        if _documents(of_fused).equals(_documents(of_base)):
-            seeds.append(seed)
-            fused.append(of_fused)
-            base.append(of_base)
-    if len(set(map(len, base))) != 1:
+    seeds = [s for s in comparison["seeds"] if all(folder_of[*cell, s] in files for cell in both)]
+    if not seeds:
         return None
-    is_one_test = all(_documents(frame).equals(_documents(base[0])) for frame in base)
+    fused, base = ([files[folder_of[*cell, s]] for s in seeds] for cell in both)
+    same = [_documents(frame) for frame in base]
+    if len(set(map(len, same))) > 1 or not all(
+        map(pd.DataFrame.equals, same, map(_documents, fused))
+    ):
+        return None
+    is_one_test = all(one.equals(same[0]) for one in same)
     return Paired(seeds, fused, base, base[0]["group"].to_numpy() if is_one_test else None)
 
 
@@ -168,8 +206,8 @@ def document_evidence(
 ) -> tuple[DocumentEvidence, list[str]]:
     """These statistics for every comparison, and a line for each run that is left out. `metric` is
     that of language models; None: the runs are classifiers, compared by accuracy."""
-    read = partial(read_windows, metric=metric) if metric else read_predictions
-    files, notes = read_each(runs, read)
+    read: Read = partial(read_windows, metric=metric) if metric else read_predictions
+    files, notes = read_all(runs, read)
     rows, bins, confusions = [], [], {}
     for comparison in comparisons.to_dict("records"):
         labels = {name: comparison[name] for name in CELL}
