@@ -23,7 +23,7 @@ from posfuse.runs import records
 from posfuse.runs.composing import Composer
 from posfuse.runs.folders import folder_of, folders_of, other_overrides, sweep_folder
 from posfuse.runs.multirun import MOST_RUNS, Multirun, multirun_of, write_multirun
-from posfuse.sweeps.choices import check_own_classes
+from posfuse.sweeps.choices import check_chosen_protocol, check_own_classes
 from posfuse.sweeps.failures import FAIL_FAST, say
 from posfuse.sweeps.launching import composed_config
 from posfuse.sweeps.skipping import finished
@@ -174,8 +174,8 @@ class PosfuseSweeper(BasicSweeper):
     def validate_batch_is_legal(self, batch: Sequence[Sequence[str]]) -> None:
         """Compose one job for each override, but for at most two seeds, which show whether a folder
         depends on the seed. Raises InputError if a run's folder would differ from the one that
-        posfuse status and the report compute from the command, and for a class that Python cannot
-        find."""
+        posfuse status and the report compute from the command, for an unknown protocol, and for
+        a class that Python cannot find."""
         for overrides in map(list, batch):
             new, n = set(overrides) - self.seen, len([*filter(SEED.fullmatch, self.seen)])
             if all(n > 1 and SEED.fullmatch(override) for override in new):
@@ -189,6 +189,7 @@ class PosfuseSweeper(BasicSweeper):
                         f"{self.place} and {own}; give all runs the same sweep_id and output_dir"
                     )
                 check_place(job, folder_of(overrides, self.config))
+                check_chosen_protocol(job)
                 check_own_classes(job)
 
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from posfuse.process.arguments import overrides_first
+from posfuse.process.arguments import check_protocol, overrides_first
 from refusals import refusal
 
 # Forms of a command, and the arguments that Hydra's parser gets.
@@ -45,3 +45,16 @@ def test_overrides_stand_before_the_options():
 def test_a_key_that_is_given_twice_is_refused(given):
     line = refusal(overrides_first, given.split())
     assert re.match(r"\S+: given twice \(\S+ and \S+\); give it once", line)
+
+
+def test_a_protocol_without_a_file_is_refused(tmp_path):
+    """Hydra would train with other settings than the user asked for."""
+    for name in ("imbd", "quickstart/imbd", "mine"):
+        line = refusal(check_protocol, name, [])
+        assert line == f"protocol: no {name!r}; use one of agnews, arxiv, imdb"
+    (tmp_path / "protocol").mkdir()
+    (tmp_path / "protocol" / "mine.yaml").touch()
+    for name, folders in (("mine", [str(tmp_path)]), ("mine", ["pkg://a.b"])):
+        check_protocol(name, folders)
+    for name in ("null", "imdb", "quickstart/listops"):
+        check_protocol(name, [])

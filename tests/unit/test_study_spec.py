@@ -113,6 +113,7 @@ MISTAKES = [
     ({"testing__spent": [float("nan"), 0.05]}, "testing.spent[0]: Input should be a finite number"),
     ({"assumed": None}, "assumed: missing; add, for example, {difference: 2, "),
     ({"arms__add": {"fusion": ["add", "mlp"]}}, "arms.add.fusion: takes one name (got ['add'"),
+    ({"arms__add": {"protocol": "imbd"}}, "protocol: no 'imbd'; use one of agnews, arxiv, imdb"),
     ({"base": "nope"}, "base: no file "),
     ({"arms": None}, "arms: Dictionary should have at least 2 items"),
     # A key that a file must have is not missing if its name is misspelt:

@@ -19,6 +19,7 @@ from omegaconf import OmegaConf, read_write
 from posfuse.config import CONF_DIR
 from posfuse.runs import multirun
 from posfuse.runs.multirun import MULTIRUN, read_multirun, sweep_of
+from posfuse.sweeps.failures import Ending
 from refusals import refusal
 
 
@@ -277,6 +278,35 @@ def test_another_scheme_of_folders_is_refused_before_anything_is_written(
     assert {path.name for path in tmp_path.iterdir()} == {"conf"}
 
 
+def test_an_unknown_protocol_in_an_experiments_file_is_refused(sweep, tmp_path):
+    """Hydra would ignore it, because the protocol is optional."""
+    for group in ("protocol", "experiment"):
+        (tmp_path / "conf" / group).mkdir()
+    for own in ("mine", "imdb_mine"):
+        (tmp_path / "conf" / "protocol" / f"{own}.yaml").write_text("# @package _global_")
+    for name, protocol in {
+        "typo": "imbd", "longer": "imdbb", "own": "mine", "of_corpus": "${data}",
+        "part": "quickstart/${data}", "ending": "${data}_mine",
+        "misspelt_part": "quikstart/${data}", "misspelt_ending": "${data}_fast",
+        "misspelt_corpus": "quikstart/imdb",
+    }.items():  # fmt: skip
+        text = f"# @package _global_\ndefaults: [override /protocol: '{protocol}']"
+        (tmp_path / "conf" / "experiment" / f"{name}.yaml").write_text(text)
+    unknown = "protocol: no 'imbd'; use one of agnews, arxiv, imdb, imdb_mine, mine"
+    assert refusal(sweep, "experiment=typo", "seed=0,1") == f"experiment=typo: {unknown}"
+    assert refusal(sweep, "protocol=imdb,imbd") == unknown
+    longer = refusal(sweep, "experiment=longer", "data=imdb", "seed=0,1")
+    assert longer.startswith("experiment=longer: protocol: no 'imdbb'; use one of agnews, ")
+    for corpus, name in (("listops", "listops"), ("imdb", "imdb_fast")):
+        expected = f"protocol: no {name!r}; "
+        assert refusal(sweep, f"data={corpus}", f"protocol={name},imdb").startswith(expected)
+    for name in ("part", "ending", "corpus"):
+        line = refusal(sweep, f"experiment=misspelt_{name}", "data=imdb", "seed=0,1")
+        assert line.startswith(f"experiment=misspelt_{name}: protocol: no '")
+    for name in ("own", "of_corpus", "part", "ending"):
+        assert len(sweep(f"experiment={name}", "seed=0,1")) == 2
+
+
 @pytest.mark.slow
 def test_an_own_class_that_python_cannot_find_is_refused_with_its_file(
     sweep, tmp_path, monkeypatch
@@ -309,6 +339,14 @@ def test_an_own_class_that_python_cannot_find_is_refused_with_its_file(
     code.write_text("class Own: ...  # now it is there")
     assert len(sweep(*grid)) == 4
     assert "Empty module name" in refusal(sweep, "fusion=add", "fusion._target_=Own")
+
+
+def test_a_single_run_with_an_unknown_protocol_is_refused(composed):
+    config = composed[0].copy()
+    Ending("").on_run_start(config)
+    config.hydra.runtime.choices.update(experiment="mine", protocol="imbd")
+    with pytest.raises(SystemExit, match="error: experiment=mine: protocol: no 'imbd'; use one of"):
+        Ending("").on_run_start(config)
 
 
 def test_runs_of_one_sweep_in_several_folders_are_refused(composed, tmp_path):

@@ -2,9 +2,11 @@
 
 import os
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from pathlib import Path
 
+from posfuse.config import CONF_DIR
 from posfuse.errors import InputError
 
 SWEEP = ("-m", "--multirun")  # the options that an invalid override may follow
@@ -65,6 +67,20 @@ def refuse_twice(overrides: Iterable[str]) -> None:
                 f"{key}=VALUE,VALUE with -m"
             )
         given[key] = override
+
+
+def check_protocol(name: str, folders: Sequence[str]) -> None:
+    """Raise InputError for a protocol without a file in conf/ or in these folders with config
+    files. Hydra ignores it, because the protocol is optional: an experiment takes that of its
+    corpus if there is one. Nothing is checked if a folder is an address."""
+    if name == "null" or any("://" in folder for folder in folders):
+        return
+    groups = [Path(folder) / "protocol" for folder in (str(CONF_DIR), *folders)]
+    files = [file.relative_to(group) for group in groups for file in group.rglob("*.yaml")]
+    known = sorted(file.with_suffix("").as_posix() for file in files)
+    if name not in known:
+        corpora = [own for own in known if "/" not in own]
+        raise InputError(f"protocol: no {name!r}; use one of {', '.join(corpora)}")
 
 
 def shell_line(words: Iterable[str], has_own_files: bool) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from posfuse.config import CONF_DIR
 from posfuse.errors import InputError
 from posfuse.limits import check_name
+from posfuse.process.arguments import check_protocol
 from posfuse.runs.identity import is_neutral
 from posfuse.runs.schemas import Problems, read_as, refuse
 from posfuse.runs.seeds import MOST, seeds_of
@@ -90,6 +91,8 @@ def _check_keys(place: str, values: Values, study: Study) -> None:
             raise InputError(f"{place}.{written}: cannot change a result; put it into settings")
         if is_group(key, study.searchpath) and not isinstance(value, str | None):
             raise InputError(f"{place}.{written}: takes one name (got {value!r})")
+        if key == "protocol":
+            check_protocol(str(value or "null"), study.searchpath)
 
 
 def _check_tuning(study: Study, tune: Tuning) -> list[int]:

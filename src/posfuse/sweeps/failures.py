@@ -32,6 +32,7 @@ from posfuse.runs import records
 from posfuse.runs.hydra_errors import one_line
 from posfuse.runs.identity import own_code
 from posfuse.runs.multirun import multirun_of
+from posfuse.sweeps.choices import check_chosen_protocol
 
 FAIL_FAST = "sweep.fail_fast"
 detail = logging.getLogger("posfuse.detail")
@@ -41,7 +42,7 @@ _reported: set[str] = set()  # the reasons that `report` has printed in this swe
 
 class Ending(Callback):
     """Ends a sweep with status 1 if a run failed, and raises Interrupted if one was interrupted.
-    Otherwise it prints the folder of the results."""
+    Otherwise it prints the folder of the results. Ends a run with an unknown protocol."""
 
     def __init__(self, folder: str, is_of_study: bool = False) -> None:
         """`folder` is the sweep's folder. Hydra resolves it here, so an error in it ends the
@@ -52,6 +53,12 @@ class Ending(Callback):
     def __getstate__(self) -> dict[str, Any]:
         """Empty, because worker processes get a copy and do not need the state."""
         return {}
+
+    def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
+        try:
+            check_chosen_protocol(config)
+        except InputError as error:  # Hydra would only log it
+            sys.exit(f"error: {error}")
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         self.before = records.failures_in(Path(config.hydra.sweep.dir))
