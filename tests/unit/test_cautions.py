@@ -226,8 +226,11 @@ def test_the_terminal_has_the_verdicts_and_then_their_cautions():
     study = replace(STUDY, arms=arms, hypotheses=[H, other], tuning=tuning)
     choices = {arm: Choice({"optim.lr": 1}, 50.0, ["optim.lr"] * (arm == "mul")) for arm in arms}
     text = shown(Plan(study, choices, {}, "d"), runs)
-    assert text.startswith("q 2 hypotheses: 1 equivalent, 1 undecided. undecided gain: Concat ")
-    assert ' seeds equivalent other: "Other." +0.2 (' in text
+    assert text.startswith(
+        "q 2 hypotheses: 1 equivalent, 1 undecided. undecided Concat gains. gain: concat - add: +"
+    )
+    assert f"Caution: {st.TUNED}; {st.CHANCE}; {st.GROUPS}. equivalent " in text
+    assert 'equivalent "Other." other: mul - add: +0.2 points (' in text
     assert text.endswith(
         f"caution: {st.TUNED} caution: {st.CHANCE} (add, mul) caution: {st.GROUPS} (concat) "
         f"caution: {st.EDGE} (mul)"

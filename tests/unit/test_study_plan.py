@@ -19,7 +19,6 @@ from posfuse.study.plan import (
     read_plan,
 )
 from posfuse.study.spec import Assumed, Evaluation, Tuning
-from posfuse.study.stages import Stages
 from study_runs import small_study
 
 LRS = [1e-3, 3e-3, 1e-2]
@@ -133,27 +132,22 @@ def test_committed_plans_are_whole_also_those_of_an_earlier_version_without_a_ti
     assert plans["example-study"].frozen > "2026-11-25"
 
 
-def test_a_changed_study_is_refused_once_a_test_seed_ran(tmp_path):
-    freeze(STUDY, CHOICES, CONFIGS, tmp_path)
-    now = replace(STUDY, testing=Evaluation(seeds="0-9", looks=[4, 8]))
-    assert read_plan(now, tmp_path, has_tested=False) is None
-    message = r"plan.yaml: the study was changed after test seeds ran \(testing\); restore"
-    with pytest.raises(InputError, match=message):
-        read_plan(now, tmp_path, has_tested=True)
-
-
-def test_a_plan_of_a_version_with_other_numbers_is_refused_once_a_test_seed_ran(
-    tmp_path, monkeypatch
+@pytest.mark.parametrize(
+    ("seeds", "numerics", "message"),
+    [
+        ("0-9", 0, r"the study was changed after test seeds ran \(testing\); restore"),
+        ("0-7", 1, "frozen by a version of posfuse with other numbers"),
+    ],
+)
+def test_a_changed_study_or_version_is_refused_once_a_test_seed_ran(
+    seeds, numerics, message, tmp_path, monkeypatch
 ):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Stages, "has_tested", lambda self: True)
-    study = small_study(settings={"data": "parity"})
-    stages, choices = Stages("mine", study, []), {arm: Choice({}) for arm in study.arms}
-    plan = freeze(study, choices, stages._configs(choices), stages.folder)
-    assert stages.freeze() == plan
-    monkeypatch.setattr(identity, "NUMERICS", identity.NUMERICS + 1)
-    with pytest.raises(InputError, match=r"the config of add, concat was changed .*the version of"):
-        stages.freeze()
+    freeze(STUDY, CHOICES, CONFIGS, tmp_path)
+    now = replace(STUDY, testing=Evaluation(seeds=seeds, looks=[4, 8]))
+    monkeypatch.setattr(identity, "NUMERICS", identity.NUMERICS + numerics)
+    assert read_plan(now, tmp_path, has_tested=False) is None
+    with pytest.raises(InputError, match=f"plan.yaml: {message}"):
+        read_plan(now, tmp_path, has_tested=True)
 
 
 def test_a_plan_that_is_lost_damaged_or_edited_is_refused(tmp_path):

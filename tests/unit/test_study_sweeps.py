@@ -248,8 +248,8 @@ def test_a_study_with_failed_runs_judges_the_others_and_ends_with_an_error(tmp_p
     assert status.startswith("error: multirun/mine_test: 1 of 12 runs have no result, such as d ")
     printed = " ".join(printed.split())
     assert "2 hypotheses: 1 supported, 1 undecided. The study is not finished." in printed
-    assert "supported: gain: t: -" in printed
-    assert "undecided: other: t: (no result yet) Paired differences in points" in printed
+    assert "supported: t gain: c - a: -37.5 points (" in printed
+    assert "undecided: t other: d - a: no look yet. Paired differences in points" in printed
     place = "multirun/mine_test/tiny/sinusoidal/mul/seed=2/result.json"
     assert (
         "other: not judged at 4 seeds, like the rest of family second: no result of 1 run, such "

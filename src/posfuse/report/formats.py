@@ -23,7 +23,7 @@ LATEX = {
     "‡": r"$^\ddagger$",
     "[": "{[}", "*": "{*}",  # arguments of the rule or the end of the row before them
 }  # fmt: skip
-NOT_IN_PDFLATEX = re.compile("[«»ÐÞðþ]|[^\x00-\xff–—‘’“”…]")  # without a package
+NOT_IN_PDFLATEX = re.compile("[«»ÐÞðþĄąĐđĘęĮįĸŊŋŦŧŲų]|[^\x00-\u017f–—‘’“”…]")  # without a package
 ROWS_ON_A_PAGE = 30
 GAP = 2  # between the columns of a terminal
 # The first letters of a formula; the last four are as wide as Chinese letters.

@@ -25,13 +25,16 @@ def show(sections: Sequence[Section], console: Console, path: Path | None = None
     more = [f"and {len(rows) - most} more, on the page"] * (len(rows) > most)
     _print(top.lead[:1], console, "bold")
     _print(top.lead[1:], console)
-    if console.is_terminal:  # where a long line continues below its first words
+    words = [_line(a, top) for a in rows[:most]]
+    if rows and console.is_terminal:  # where a long line continues below its first words
         grid = Grid.grid(padding=(0, 1))
-        for answer in rows[:most]:
-            grid.add_row(Text(answer.verdict, "bold"), Text(_line(answer, top.counted)))
+        grid.add_column(no_wrap=True)
+        grid.add_column(overflow="fold")
+        for answer, text in zip(rows, words, strict=False):
+            grid.add_row(Text(answer.verdict, "bold"), text)
         console.print(grid)
     else:
-        _print([f"{a.verdict}: {_line(a, top.counted)}" for a in rows[:most]], console)
+        _print([f"{a.verdict}: {text}" for a, text in zip(rows, words, strict=False)], console)
     _print([*more, *top.basis], console)
     console.print()
     shown = [part for s in sections for part in s.shown]
@@ -50,10 +53,8 @@ def _print(lines: Iterable[str], console: Console, style: str = "") -> None:
         console.print(Text(line, style), soft_wrap=not console.is_terminal)
 
 
-def _line(answer: Answer, counted: str) -> str:
-    """A row of the answer without its verdict. The text of a hypothesis may be a sentence, which
-    needs no colon."""
-    what = ": ".join(filter(None, (answer.name, answer.comparison)))
-    colon = "" if answer.comparison.strip('"').endswith(".") else ":"
-    size = f"{answer.difference}, {answer.n} {counted}" if answer.n else "(no result yet)"
-    return f"{what}{colon} {size}"
+def _line(answer: Answer, top: Section) -> str:
+    """An answer without its verdict."""
+    if top.is_listed:
+        return f"{answer.comparison} {answer.details}"
+    return f"{answer.comparison}: {answer.difference}, {answer.n} {top.counted}"

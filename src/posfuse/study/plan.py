@@ -200,10 +200,15 @@ def read_plan(study: Study, folder: Path, has_tested: bool) -> Plan | None:
         return None
     frozen = load_plan(path)
     changed = identity.differing(_content(study), _content(frozen.study))
-    if not changed:
+    if not changed and frozen.numerics == identity.NUMERICS:
         return replace(frozen, study=study)
     if not has_tested:
         return None
+    if not changed:
+        raise InputError(
+            f"{path}: frozen by a version of posfuse with other numbers; use that version, or copy "
+            "the study to a new name and give it fresh test seeds"
+        )
     raise InputError(
         f"{path}: the study was changed after test seeds ran ({', '.join(changed)}); restore its "
         "file, or copy it to a new name and give it fresh test seeds"

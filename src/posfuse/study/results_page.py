@@ -1,6 +1,6 @@
 """The report of a study: a page, its tables and its figures, in the study's folder."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from posfuse.report.table import Table
 from posfuse.runs.identity import flatten
 from posfuse.runs.measurements import Diagnostic, read_table
 from posfuse.runs.records import DIAGNOSTICS
+from posfuse.statistics.cautions import Cautions
 from posfuse.study import arm_figures, caveats, results_by_arm, tables
 from posfuse.study.arm_sweep import OUTPUT
 from posfuse.study.looks import HypothesisVerdict, Progress
@@ -109,17 +110,19 @@ def _of(table: Table | None, drawings: Sequence[Drawing] = ()) -> list[Section]:
 def verdict_sections(plan: Plan, state: Progress, tested: pd.DataFrame) -> list[Section]:
     """The verdicts so far and their cautions. `tested` are the test runs."""
     by_name = caveats.of_verdicts(plan, state, tested)
-    return [_hypotheses(plan, state), cautions_section(by_name, "hypotheses", RESULTS)]
+    return [_hypotheses(plan, state, by_name), cautions_section(by_name, "hypotheses", RESULTS)]
 
 
-def _hypotheses(plan: Plan, state: Progress) -> Section:
+def _hypotheses(plan: Plan, state: Progress, by_name: Mapping[str, Cautions]) -> Section:
     study, frozen = plan.study, f", frozen at {plan.frozen}" if plan.frozen else ""
     metric, margins = study.measured, {h.margins.equivalence for h in study.hypotheses}
     return Section(
         RESULTS,
         lead=[study.question, tables.headline(state)],
         basis=[tables.compared(study), f"Plan {plan.digest[:16]}{frozen}."],
-        answers=[tables.answer(v, metric) for v in state.verdicts],
+        answers=[
+            tables.answer(v, metric, by_name.get(v.hypothesis.name, ())) for v in state.verdicts
+        ],
         margin=min(margins) if len(margins) == 1 else 0,
         unit=metric.unit,
         counted=study.units,

@@ -1,5 +1,6 @@
 """The verdicts on a study's hypotheses, as tables and as sentences."""
 
+from collections.abc import Iterable
 from functools import partial
 
 import pandas as pd
@@ -58,14 +59,17 @@ def numbers(v: HypothesisVerdict, metric: Metric) -> str:
     return f"{shown}{small}, {d.n} {v.units}.{equal}{solved}{every}{more.rstrip()}"
 
 
-def answer(v: HypothesisVerdict, metric: Metric) -> Answer:
-    """The row of a hypothesis in the table at the top of a page."""
-    name, shown, digits = v.hypothesis.name, v.shown, metric.digits - 1
-    details = f"{numbers(v, metric)} The tables below name it {name}."
+def answer(v: HypothesisVerdict, metric: Metric, own: Iterable[str] = ()) -> Answer:
+    """The row of a hypothesis in the table at the top of a page. `own` are its cautions. The
+    details begin with its name, which the other tables use."""
+    shown, digits = v.shown, metric.digits - 1
+    details = f"{v.hypothesis.name}: {numbers(v, metric)}"
+    if cautions := "; ".join(own):
+        details += f" Caution: {cautions}."
     if shown is None:
-        return Answer(v.verdict, statement(v), details=details, name=name)
+        return Answer(v.verdict, statement(v), details=details)
     ends = shown.low, shown.high
-    return Answer(v.verdict, statement(v), shown.mean, *ends, v.counted, details, digits, name)
+    return Answer(v.verdict, statement(v), shown.mean, *ends, v.counted, details, digits)
 
 
 def statement(v: HypothesisVerdict) -> str:
@@ -98,12 +102,14 @@ def verdict_table(study: Study, state: Progress) -> Table:
         pd.DataFrame(rows, columns=names),
         [
             ("verdict", str, "verdict"),
+            ("family", str, "family"),
             ("difference", str, "difference"),
             ("n", table.count, "n"),
             (metric.unit, metric.signed, "mean"),
             ("interval", partial(interval, digits=metric.digits), "low", "high"),
             *([all_seeds] * has_more),
             ("p", p_value, "p_difference"),
+            ("level", "{:.2g}".format, "level"),
             ("expects", str, "expects"),
             ("margin", "±{:g}".format, "margin"),
             ("p equiv.", p_value, "p_equivalence"),
@@ -111,12 +117,11 @@ def verdict_table(study: Study, state: Progress) -> Table:
         keys=["hypothesis"],
         name="hypotheses",
         title="Hypotheses",
-        caption=f"{compared(study)} "
-        f"Looks are planned after {looks} {study.units}; a hypothesis stops at the look that "
-        "decides it. A difference is decided if p is at most the level of its look (alpha "
-        "spending, shared by Holm's rule within the family, for differences and for equivalences "
-        "alike). Equivalence uses the level of a one-sided test. The interval belongs to the test "
-        "that decided, otherwise to the test of a difference. The interval of one "
+        caption=f"{compared(study)} Looks are planned after {looks} {study.units}; a hypothesis "
+        "stops at the look that decides it. A difference is decided if p is at most the level of "
+        "its look (alpha spending, shared by Holm's rule within the family, for differences and "
+        "for equivalences alike). Equivalence uses the level of a one-sided test. The interval "
+        "belongs to the test that decided, otherwise to the test of a difference. The interval of one "
         "hypothesis holds at all looks together. Several hypotheses together need wider "
         f"intervals.{caption * has_more}"
         f"{solved_legend(study)}",
@@ -138,9 +143,12 @@ def solved_legend(study: Study) -> str:
 
 
 def compared(study: Study) -> str:
-    """The unit of the differences, in a sentence."""
+    """The unit of the differences and their intervals, in words."""
     of_means = ", of means over each repeat's seeds" if study.repeats > 1 else ""
-    return f"Paired differences in {quantity(study)}{of_means}."
+    return (
+        f"Paired differences in {quantity(study)}{of_means}. In brackets: the interval at the "
+        "level of the test."
+    )
 
 
 def quantity(study: Study) -> str:

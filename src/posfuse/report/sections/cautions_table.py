@@ -30,7 +30,7 @@ MEANINGS = {
     f"{100 * NEAR:g} % of the way from guessing to the best possible value.",
     GROUPS: "Two groups: relative to the spread within them, the groups of runs are further apart "
     f"than in {100 * (1 - LEVEL):g} of 100 samples of normal values. Their means also differ by at "
-    "least {apart}. One run can be a group.",
+    "least {apart}. One run can be a group. A study with `solved` compares numbers of solved runs.",
     LAST: "Still improving: the best evaluation of these runs was their last one.",
     EDGE: "Edge: a better value may lie beyond those tried.",
 }

@@ -46,7 +46,6 @@ class Answer:
     n: str = ""
     details: str = ""  # one or more sentences
     digits: int = 2
-    name: str = ""  # of a hypothesis, in tables and cautions
 
     @property
     def difference(self) -> str:
@@ -71,7 +70,7 @@ class Section:
     margin: float = 0.0  # the largest difference that does not matter, for all; 0: not drawn
     unit: str = ""  # of the answers' differences
     counted: str = "seeds"  # what the answers' n counts
-    is_listed: bool = False  # the terminal has all answers, not only decided ones
+    is_listed: bool = False  # the terminal has all answers with their details
     drawings: Sequence[Drawing] = ()
     tables: Sequence[Table] = ()
     html: str = ""  # other content than figures and tables; safe inside a page
