@@ -72,7 +72,7 @@ class ParallelLauncher(SweepLauncher):
 
         with signals.blocking():
             resource_tracker.ensure_running()  # otherwise it starts below and unblocks the signals
-        idle = [(start(gpus), gpus) for gpus in places]
+        idle = [(start(gpus), gpus) for gpus in places[: len(calls)]]
         busy: dict[Future[bytes], tuple[ProcessPoolExecutor, str, Call]] = {}
         left = list(reversed(calls))
         try:

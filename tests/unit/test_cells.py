@@ -171,3 +171,4 @@ def test_a_run_exactly_at_the_threshold_solves_the_task() -> None:
     assert _row([100 * 0.57, 56.9, 57.1], None, 57.0)["solved"] == 2
     pairs = {"scores": [100 * 0.57, 56.9], "baseline_scores": [56.9, 57.0]}
     assert _row([57.0, 56.9], pairs, 57.0)["gained"] == 1
+    assert _row([100 * 7 / 12], None, (100 / 6 + 100) / 2)["solved"] == 1  # 6 classes, halfway

@@ -630,7 +630,7 @@ def test_a_folder_that_can_have_no_report_is_an_error_of_one_line(whole, tmp_pat
     (whole / "report").write_text("a file where the folder must be")
     for message in (
         "empty: no finished runs",
-        "study: is a study; open report/index.html in it, or give a folder beside it ",
+        "study: is a study; open its report/index.html, or give the folder of its test runs, ",
         "committed: a report without its runs; open index.html in it",
         "x: no such folder",
         "sweep/report",

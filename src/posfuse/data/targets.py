@@ -1,6 +1,6 @@
 """The documents of each split and their targets, by the kind of task.
 
-The name of a further test split is a kind and a length, such as test@512.
+The name of a further test split is test@ or sliding@ and a length.
 """
 
 from collections.abc import Callable

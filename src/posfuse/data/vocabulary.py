@@ -31,7 +31,7 @@ PAD, UNKNOWN = 0, 1
 SPECIAL = ["<pad>", "<unk>"]
 LARGEST_TOKENIZER = 256 * MEBIBYTE
 LOWER = Lowercase()
-WORD = re.compile(r"[\S\x1c-\x1f]+")  # between Unicode's white space; \s has these four too
+WORD = re.compile(r"[\S\x1c-\x1f]+")  # Python's \s also has these four letters
 PORTION = 1 << 20  # characters that are encoded at once, to bound the memory
 
 
@@ -88,8 +88,9 @@ def build_vocabulary(texts: Iterable[str], max_size: int, min_count: int) -> Tok
     `min_count` times.
     """
     counts: Counter[str] = Counter()
-    for word, n in Counter(chain.from_iterable(map(WORD.findall, texts))).items():
-        counts[LOWER.normalize_str(word)] += n  # once for a word: texts repeat words
+    words = Counter(chain.from_iterable(map(WORD.findall, texts)))
+    for word, n in words.items():  # each distinct word once, because texts repeat words
+        counts[LOWER.normalize_str(word)] += n
     tokenizer = Tokenizer(_most_frequent(counts, max_size, min_count))
     tokenizer.normalizer, tokenizer.pre_tokenizer = LOWER, WhitespaceSplit()
     return tokenizer

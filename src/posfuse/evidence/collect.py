@@ -52,8 +52,8 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
             nothing = f"{root}: a report without its runs; open index.html in it, or give the "
             nothing += "folder of a sweep"
         elif (root / "plan.yaml").exists():
-            nothing = f"{root}: is a study; open report/index.html in it, or give a folder beside "
-            nothing += "it whose name ends in _test; posfuse study run makes both"
+            nothing = f"{root}: is a study; open its report/index.html, or give the folder of its "
+            nothing += "test runs, whose name ends in _test"
         raise InputError(problems[-1] if problems else nothing)
     runs = pd.DataFrame(rows)
     runs["variant"] = _readable(runs)

@@ -72,7 +72,8 @@ def _row(values: list[float], pairs: dict[Any, Any] | None, limit: float) -> dic
     and high (exact interval) in percent; and of the paired seeds: pairs (how many), with and base
     (how many runs of either solve it), gained and lost (seeds that only one solves), difference,
     difference_low and difference_high (exact interval) in points, p_mcnemar (exact)."""
-    solves = np.round(values, 9) >= limit  # 100 * 0.57 is a little below 57
+    limit = round(limit, 9)  # like the results: 100 * 0.57 is a little below 57
+    solves = np.round(values, 9) >= limit
     n, k = len(solves), int(solves.sum())
     low, high = share_interval(k, n)
     row = {

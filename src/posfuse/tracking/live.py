@@ -86,15 +86,15 @@ def start_run(cfg: Config, folder: Path, facts: records.Record) -> "wandb.Run":
     try:
         own = None if of_agent else projection.run_id(facts)
         run = server.start(facts, cfg.logger, folder, own, dir=folder, mode=mode)
-        for log in earlier:  # not before, because W&B may refuse to start
-            shutil.rmtree(log)
-        return run
     except Exception as error:  # W&B raises private types if its process was killed
         server.end_process()
         raise InputError(  # logger.mode takes precedence over WANDB_MODE
             f"W&B: {server.text_of(error)}; correct it, or set logger.mode=offline to train "
             "without a server, or logger=none to train without W&B"
         ) from error
+    for log in earlier:  # not before, because W&B may refuse to start
+        shutil.rmtree(log)
+    return run
 
 
 class Live:
