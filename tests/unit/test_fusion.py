@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from literal_scores import dot, gelu
 from posfuse.model.controls import AddMatched
-from posfuse.model.fusion import MLP, Add, GateCNN, GateFeature, GateMLP
+from posfuse.model.fusion import MLP, Add, GateCNN, Gated, GateFeature, GateMLP
 from posfuse.model.network import check_merge, initialize
 from posfuse.runs.checks import checked
 from posfuse.training.build import build_parts
@@ -19,7 +19,8 @@ from refusals import refusal
 from small_runs import composed
 from variants import OPERATORS, make_fusion, make_network, make_table, random_tensor, randomized
 
-HALF_STARTS = [n for n in OPERATORS if n.startswith("gate") and not n.endswith("_linear_start")]
+GATED = [name for name in OPERATORS if isinstance(make_fusion(name, 8), Gated)]
+HALF_STARTS = [name for name in GATED if not name.endswith("_linear_start")]
 
 # The equations in plain Python: E and P are lists of rows, w maps a parameter's name to lists,
 # i is the position and f the feature.

@@ -1,7 +1,8 @@
 """Golden losses: three training steps of each operator and each encoding on a tiny network.
 
-`python tests/unit/test_golden.py` writes golden.json again, for a change that is meant to change
-numbers.
+`python tests/unit/test_golden.py` adds the losses of new operators and encodings to golden.json;
+with --all it writes all losses again, for a change that is meant to change numbers. Losses that
+another machine has added are not compared bit by bit.
 """
 
 import json
@@ -66,17 +67,25 @@ def golden():
 
 @pytest.mark.parametrize(("operator", "encoding"), PAIRS)
 def test_losses_are_the_golden_ones(operator, encoding, golden):
-    expected = golden["losses"][f"{operator} {encoding}"]
-    if golden["machine"] == machine():
-        assert losses(operator, encoding) == expected
+    name = f"{operator} {encoding}"
+    if golden["machine"] == machine() and name in golden["losses"]:
+        assert losses(operator, encoding) == golden["losses"][name]
     else:  # other instructions, or another torch, add up in another order
-        assert losses(operator, encoding) == pytest.approx(expected, rel=1e-4)
+        known = golden["losses"] | golden.get("added_elsewhere", {})
+        assert losses(operator, encoding) == pytest.approx(known[name], rel=1e-4)
 
 
 def main() -> None:
     torch.set_num_threads(1)
-    found = {f"{operator} {encoding}": losses(operator, encoding) for operator, encoding in PAIRS}
-    GOLDEN.write_text(json.dumps({"machine": machine(), "losses": found}, indent=1) + "\n")
+    golden = {} if "--all" in sys.argv else json.loads(GOLDEN.read_text())
+    is_here = golden.setdefault("machine", machine()) == machine()
+    known = golden.setdefault("losses", {})
+    added = known if is_here else golden.setdefault("added_elsewhere", {})
+    for operator, encoding in PAIRS:
+        name = f"{operator} {encoding}"
+        if name not in known | added:
+            added[name] = losses(operator, encoding)
+    GOLDEN.write_text(json.dumps(golden, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -121,8 +121,8 @@ def verdict_table(study: Study, state: Progress) -> Table:
         "stops at the look that decides it. A difference is decided if p is at most the level of "
         "its look (alpha spending, shared by Holm's rule within the family, for differences and "
         "for equivalences alike). Equivalence uses the level of a one-sided test. The interval "
-        "belongs to the test that decided, otherwise to the test of a difference. The interval of one "
-        "hypothesis holds at all looks together. Several hypotheses together need wider "
+        "belongs to the test that decided, otherwise to the test of a difference. The interval of "
+        "one hypothesis holds at all looks together. Several hypotheses together need wider "
         f"intervals.{caption * has_more}"
         f"{solved_legend(study)}",
     )  # fmt: skip
