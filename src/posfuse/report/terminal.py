@@ -31,7 +31,7 @@ def show(sections: Sequence[Section], console: Console, path: Path | None = None
         grid.add_column(no_wrap=True)
         grid.add_column(overflow="fold")
         for answer, text in zip(rows, words, strict=False):
-            grid.add_row(Text(answer.verdict, "bold"), text)
+            grid.add_row(Text(answer.verdict, "bold"), Text(text))
         console.print(grid)
     else:
         _print([f"{a.verdict}: {text}" for a, text in zip(rows, words, strict=False)], console)

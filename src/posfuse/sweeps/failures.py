@@ -15,6 +15,7 @@ from typing import Any
 from hydra.core.utils import JobReturn
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from posfuse.config import Config
 from posfuse.errors import (
@@ -59,6 +60,8 @@ class Ending(Callback):
             check_chosen_protocol(config)
         except InputError as error:  # Hydra would only log it
             sys.exit(f"error: {error}")
+        except OmegaConfBaseException:
+            pass  # the run refuses a wrong ${...} in one line; Hydra would warn here
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
         self.before = records.failures_in(Path(config.hydra.sweep.dir))

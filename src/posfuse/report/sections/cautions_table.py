@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 import pandas as pd
-from rich.text import Text
 
 from posfuse.report.sections.section import VERDICTS, Section
 from posfuse.report.sweep import Sweep
@@ -68,7 +67,7 @@ def cautions_section(
     title = "Limits of the verdicts"
     table = table_of(pd.DataFrame(rows), columns, ["caution"], name="cautions", title=title,
                      caption=caption)  # fmt: skip
-    return Section(chapter, tables=[table], shown=[Text(_line(*row)) for row in table.rows])
+    return Section(chapter, tables=[table], shown=[_line(*row) for row in table.rows])
 
 
 def _some(names: Sequence[str], every: int = 0) -> str:
