@@ -31,7 +31,7 @@ PAD, UNKNOWN = 0, 1
 SPECIAL = ["<pad>", "<unk>"]
 LARGEST_TOKENIZER = 256 * MEBIBYTE
 LOWER = Lowercase()
-WORD = re.compile(r"[\S\x1c-\x1f]+")  # Python's \s also has these four letters
+WORD = re.compile(r"[\S\x1c-\x1f]+")  # these four match \s in Python alone
 PORTION = 1 << 20  # characters that are encoded at once, to bound the memory
 
 

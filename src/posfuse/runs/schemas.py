@@ -25,8 +25,8 @@ class Strict:
 
 
 def requiring(*keys: str) -> ConfigDict:
-    """As of `Strict`. The JSON schema also requires these keys, although the dataclass has
-    defaults for them."""
+    """The config of `Strict`. The JSON schema also requires these keys, although the dataclass
+    has defaults for them."""
     return Strict.__pydantic_config__ | ConfigDict(json_schema_extra={"required": list(keys)})
 
 

@@ -220,8 +220,8 @@ def holm(p_values: ArrayLike) -> Floats:
 
 def slopes(gains: ArrayLike, lengths: ArrayLike, degree: int = 1) -> Floats:
     """Least-squares slope of each seed's gain over log2 length: gains (S, R), lengths (R,) -> (S,).
-    With degree=2 the coefficient of the squared log2 length, beside a straight line. NaN if there
-    are not more different lengths than the degree.
+    With degree=2, the coefficient of the squared log2 length in a parabola. NaN if the number of
+    different lengths is not above the degree.
 
     The unit is the gains' per doubling of length. Each seed has one slope, so the tests above,
     applied to slopes, test whether the gain grows with length. If the gain follows a straight line,
