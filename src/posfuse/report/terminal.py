@@ -56,5 +56,6 @@ def _print(lines: Iterable[str], console: Console, style: str = "") -> None:
 def _line(answer: Answer, top: Section) -> str:
     """An answer without its verdict."""
     if top.is_listed:
-        return f"{answer.comparison} {answer.details}"
+        caution = f" Caution: {answer.cautions}." if answer.cautions else ""
+        return f"{answer.comparison} {answer.details}{caution}"
     return f"{answer.comparison}: {answer.difference}, {answer.n} {top.counted}"

@@ -119,7 +119,7 @@ def _hypotheses(plan: Plan, state: Progress, by_name: Mapping[str, Cautions]) ->
     return Section(
         RESULTS,
         lead=[study.question, tables.headline(state)],
-        basis=[tables.compared(study), f"Plan {plan.digest[:16]}{frozen}."],
+        basis=[f"Plan {plan.digest[:16]}{frozen}."],
         answers=[
             tables.answer(v, metric, by_name.get(v.hypothesis.name, ())) for v in state.verdicts
         ],
@@ -127,6 +127,7 @@ def _hypotheses(plan: Plan, state: Progress, by_name: Mapping[str, Cautions]) ->
         unit=metric.unit,
         counted=study.units,
         is_listed=True,
+        shown=[tables.compared(study)],
         drawings=drawing(
             hypotheses, state.verdicts, study, caption="Each hypothesis and its difference."
         ),

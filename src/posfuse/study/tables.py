@@ -1,6 +1,7 @@
 """The verdicts on a study's hypotheses, as tables and as sentences."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 
 import pandas as pd
@@ -62,14 +63,13 @@ def numbers(v: HypothesisVerdict, metric: Metric) -> str:
 def answer(v: HypothesisVerdict, metric: Metric, own: Iterable[str] = ()) -> Answer:
     """The row of a hypothesis in the table at the top of a page. `own` are its cautions. The
     details begin with its name, which the other tables use."""
-    shown, digits = v.shown, metric.digits - 1
     details = f"{v.hypothesis.name}: {numbers(v, metric)}"
-    if cautions := "; ".join(own):
-        details += f" Caution: {cautions}."
-    if shown is None:
-        return Answer(v.verdict, statement(v), details=details)
-    ends = shown.low, shown.high
-    return Answer(v.verdict, statement(v), shown.mean, *ends, v.counted, details, digits)
+    words = Answer(
+        v.verdict, statement(v), details=details, digits=metric.digits - 1, cautions="; ".join(own)
+    )
+    if (d := v.shown) is None:
+        return words
+    return replace(words, mean=d.mean, low=d.low, high=d.high, n=v.counted)
 
 
 def statement(v: HypothesisVerdict) -> str:
@@ -102,8 +102,6 @@ def verdict_table(study: Study, state: Progress) -> Table:
         pd.DataFrame(rows, columns=names),
         [
             ("verdict", str, "verdict"),
-            ("family", str, "family"),
-            ("difference", str, "difference"),
             ("n", table.count, "n"),
             (metric.unit, metric.signed, "mean"),
             ("interval", partial(interval, digits=metric.digits), "low", "high"),
@@ -113,6 +111,7 @@ def verdict_table(study: Study, state: Progress) -> Table:
             ("expects", str, "expects"),
             ("margin", "±{:g}".format, "margin"),
             ("p equiv.", p_value, "p_equivalence"),
+            ("difference", str, "difference"),
         ],
         keys=["hypothesis"],
         name="hypotheses",

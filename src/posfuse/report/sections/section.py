@@ -46,6 +46,7 @@ class Answer:
     n: str = ""
     details: str = ""  # one or more sentences
     digits: int = 2
+    cautions: str = ""  # separated by semicolons
 
     @property
     def difference(self) -> str:
