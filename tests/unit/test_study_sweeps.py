@@ -249,7 +249,8 @@ def test_a_study_with_failed_runs_judges_the_others_and_ends_with_an_error(tmp_p
     printed = " ".join(printed.split())
     assert "2 hypotheses: 1 supported, 1 undecided. The study is not finished." in printed
     assert "supported: t gain: c - a: -37.5 points (" in printed
-    assert "undecided: t other: d - a: no look yet. Paired differences in points" in printed
+    assert "undecided: t other: d - a: no look yet. Plan " in printed
+    assert "Paired differences in points" in printed
     place = "multirun/mine_test/tiny/sinusoidal/mul/seed=2/result.json"
     assert (
         "other: not judged at 4 seeds, like the rest of family second: no result of 1 run, such "
