@@ -1,5 +1,6 @@
 """What tuning chooses, and when a frozen plan is refused."""
 
+import sys
 from dataclasses import replace
 
 import pandas as pd
@@ -19,6 +20,9 @@ from posfuse.study.plan import (
     read_plan,
 )
 from posfuse.study.spec import Assumed, Evaluation, Tuning
+from posfuse.study.stages import Stages
+from refusals import refusal
+from small_runs import OWN_OPERATOR
 from study_runs import small_study
 
 LRS = [1e-3, 3e-3, 1e-2]
@@ -167,3 +171,32 @@ def test_a_plan_that_is_lost_damaged_or_edited_is_refused(tmp_path):
     (tmp_path / PLAN).write_text(text.replace(plan.frozen, "2026-11-25T11:00:00+00:00"))
     with pytest.raises(InputError, match=r"plan.yaml: was edited: its digest does not fit"):
         read_plan(STUDY, tmp_path, has_tested=False)
+
+
+def test_changed_code_of_ones_own_needs_a_new_plan_and_is_refused_after_a_test_run(
+    tmp_path, monkeypatch, own_module
+):
+    """Before a run of other seeds, whose results would not count."""
+    monkeypatch.chdir(tmp_path)
+    code = own_module("planned_operator", OWN_OPERATOR)
+    own = {"fusion.name": "mine", "fusion._target_": "planned_operator.Mine"}
+    study, said = small_study(arms={"add": {"fusion": "add"}, "mine": own}), []
+    stages = Stages("mine", replace(study, settings={"data": "parity"}), [], said.append)
+    plan = stages.freeze()
+    assert [*plan.code] == ["mine"]
+    assert (stages.freeze(), load_plan(stages.plan_file)) == (plan, plan)
+    code.write_text(f"{code.read_text()}    # changed\n")
+    del sys.modules["planned_operator"]  # as in another process
+    renewed = stages.freeze()
+    assert any("own code or posfuse; a new plan replaces it" in line for line in said)
+    assert {**renewed.code} != plan.code
+    (run := tmp_path / "multirun/mine_test/parity/none/mine/seed=0").mkdir(parents=True)
+    (run / "config.yaml").touch()
+    assert stages.freeze() == renewed
+    code.write_text(OWN_OPERATOR)
+    del sys.modules["planned_operator"]
+    line = f"{stages.plan_file}: your own code of mine was changed after test seeds ran; restore"
+    assert refusal(stages.freeze).startswith(line)
+    path = stages.plan_file  # of an earlier version, which did not record the code
+    freeze(stages.study, plan.choices, plan.configs, path.parent)
+    assert stages.freeze().code == {}

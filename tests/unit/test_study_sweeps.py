@@ -242,6 +242,7 @@ def test_a_study_with_failed_runs_judges_the_others_and_ends_with_an_error(tmp_p
     }
     monkeypatch.setattr(Stages, "check_arms", lambda self: None)
     monkeypatch.setattr(stages, "compose", lambda *_: configs)
+    monkeypatch.setattr(stages, "own_code", lambda config: {})
     monkeypatch.setattr(arm_sweep.subprocess, "Popen", Failing)
     (tmp_path / "mine.yaml").write_text(QUESTION)
     printed, status = called("study", "run", "mine.yaml")

@@ -2,7 +2,8 @@
 which records are results of its runs.
 
 plan.yaml is written once, before any test seed runs. The digest identifies it, including its time.
-After a test seed has run, a changed study or a changed file of conf/ is refused.
+After a test seed has run, a changed study, a changed file of conf/ and changed code of the user's
+own classes are refused.
 """
 
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
@@ -50,6 +52,9 @@ class Plan:
     digest: str
     frozen: str = ""  # the time in UTC; plans of earlier versions lack it
     numerics: int = identity.NUMERICS  # of the version that froze it
+    # Likewise: the digest of the user's own code. Plans of earlier versions, and arms without such
+    # code, lack it.
+    code: dict[str, str] = field(default_factory=dict)
 
     def arms(self) -> dict[str, Values]:
         """The overrides of each arm, including its chosen values. With repeats, only for
@@ -165,15 +170,22 @@ def _number(value: Any) -> Fraction | None:
         return None
 
 
-def freeze(study: Study, choices: dict[str, Choice], configs: dict[str, str], folder: Path) -> Plan:
-    """Write plan.yaml. Its digest covers the study, the choices, each arm's composed config, and
-    the time."""
+def freeze(
+    study: Study,
+    choices: dict[str, Choice],
+    configs: dict[str, str],
+    folder: Path,
+    code: Mapping[str, str] = MappingProxyType({}),
+) -> Plan:
+    """Write plan.yaml. Its digest covers the study, the choices, each arm's composed config and the
+    user's own code in it, and the time."""
     frozen = records.now()
     content = {
         "numerics": identity.NUMERICS,
         "frozen": frozen,
         "choices": {arm: asdict(choice) for arm, choice in choices.items()},
         "configs": configs,
+        **({"code": dict(code)} if code else {}),
         "study": _content(study),
     }
     digest = digest_of(content)
@@ -181,7 +193,7 @@ def freeze(study: Study, choices: dict[str, Choice], configs: dict[str, str], fo
     with records.replacing(folder / PLAN) as part:
         text = yaml.safe_dump({"digest": digest, **content}, sort_keys=False, allow_unicode=True)
         part.write_text(HEADER + text, encoding="utf-8")
-    return Plan(study, choices, configs, digest, frozen)
+    return Plan(study, choices, configs, digest, frozen, code=dict(code))
 
 
 def _content(study: Study) -> dict[str, Any]:

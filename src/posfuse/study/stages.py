@@ -8,6 +8,7 @@ import pandas as pd
 
 from posfuse.errors import InputError
 from posfuse.runs.folders import started_in
+from posfuse.runs.identity import differing, own_code
 from posfuse.runs.proposals import Proposals, optuna_for
 from posfuse.statistics.contrasts import UNDECIDED
 from posfuse.study import plan as plans
@@ -20,6 +21,7 @@ from posfuse.study.run_table import finished_runs
 from posfuse.study.spec import NULL_ARM, Study, Trials, Values
 
 Say = Callable[[str], None]
+Digests = dict[str, str]  # by arm; with repeats by `plans.in_part`
 # The newest trial of each arm -> the score of each arm; None to end the search here.
 Score = Callable[[Trials], dict[str, float] | None]
 
@@ -131,43 +133,55 @@ class Stages:
         """The frozen plan. Tunes and writes it first if needed. Raises what `ArmSweep.run`
         raises."""
         plan = self.frozen_plan()
-        if plan is not None and self._has_its_configs(plan):
+        if plan is not None and self._is_current(plan):
             return plan
         if self.plan_file.exists():
             self.say(
-                f"{self.plan_file}: not of the current study, conf/, texts or posfuse; a new plan "
-                "replaces it"
+                f"{self.plan_file}: not of the current study, conf/, texts, own code or posfuse; a "
+                "new plan replaces it"
             )
         self.check_arms()
         choices: dict[str, plans.Choice] = {}
         for part, own in parts_of(self.study).items():
             chosen = self.tune(part, own)
             choices |= {plans.in_part(part, arm): choice for arm, choice in chosen.items()}
-        plan = plans.freeze(self.study, choices, self._configs(choices), self.folder)
+        configs, code = self._identities(choices)
+        plan = plans.freeze(self.study, choices, configs, self.folder, code)
         self._say_choices(plan)
         self.say(f"plan frozen in {self.plan_file}, digest {plan.digest[:16]}")
         return plan
 
-    def _has_its_configs(self, plan: Plan) -> bool:
-        """True if the arms' configs are those of the plan. Otherwise the plan must be frozen again.
-        Raises InputError if test seeds ran with other configs."""
-        frozen, configs = plan.configs, self._configs(plan.choices)
-        changed = [arm for arm in configs | frozen if configs.get(arm) != frozen.get(arm)]
+    def _is_current(self, plan: Plan) -> bool:
+        """True if the arms have the configs and the code of the plan. Otherwise the plan must be
+        frozen again. Raises InputError if test seeds ran with the others."""
+        configs, code = self._identities(plan.choices)
+        changed = differing(plan.configs, configs)
+        recoded = differing(plan.code, code) if plan.code else []
+        fix = "copy the study's file to a new name and give it fresh test seeds"
         if changed and self.has_tested():
             raise InputError(
                 f"{self.plan_file}: the config of {', '.join(changed)} was changed after test "
-                "seeds ran; restore conf/, the texts and the version of posfuse, or copy the "
-                "study's file to a new name and give it fresh test seeds"
+                f"seeds ran; restore conf/, the texts and the version of posfuse, or {fix}"
             )
-        return not changed
+        if recoded and self.has_tested():
+            raise InputError(
+                f"{self.plan_file}: your own code of {', '.join(recoded)} was changed after test "
+                f"seeds ran; restore it, or {fix}"
+            )
+        return not changed and not recoded
 
-    def _configs(self, choices: dict[str, plans.Choice]) -> dict[str, str]:
-        """The fingerprint of each arm's config with its chosen settings, as in plan.yaml."""
-        configs: dict[str, str] = {}
+    def _identities(self, choices: dict[str, plans.Choice]) -> tuple[Digests, Digests]:
+        """The fingerprint of each arm's config with its chosen settings, and the digest of the
+        user's own code in it, as in plan.yaml."""
+        configs, code = {}, {}
         for part, own in parts_of(self.study).items():
             of_part = compose(own, plans.with_choices(own, choices, part), self.extra)
-            configs |= {plans.in_part(part, arm): c.fingerprint for arm, c in of_part.items()}
-        return configs
+            for arm, composed in of_part.items():
+                name = plans.in_part(part, arm)
+                configs[name] = composed.fingerprint
+                if digest := own_code(composed.config).get("code"):
+                    code[name] = digest
+        return configs, code
 
     def _say_choices(self, plan: Plan) -> None:
         most_last = plan.study.convergence.most_last
