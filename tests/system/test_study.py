@@ -135,7 +135,7 @@ def test_killed_twice_it_gives_the_same_verdicts(study, undisturbed):
 
 def test_its_state_and_its_forecast_are_shown(study, undisturbed):
     folder, _ = undisturbed
-    assert "plan: frozen in multirun/mine/plan.yaml, digest" in printed("status", study, folder)
+    assert "plan: frozen in multirun/mine/plan.yaml\n" in printed("status", study, folder)
     tuned = study.parent / "tuned"  # as before the plan was frozen
     shutil.copytree(folder / "multirun/mine_tune", tuned / "multirun/mine_tune")
     shown = printed("status", study, tuned)

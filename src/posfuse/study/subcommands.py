@@ -115,7 +115,7 @@ def _status(stages: Stages, again: str) -> None:
         what = "out of date, the file or posfuse has changed" if is_old else "not frozen yet"
         print(f"plan: {what}; run it with {again}", flush=True)
         return
-    _say(f"plan: frozen in {stages.plan_file}, digest {plan.digest[:16]}")
+    _say(f"plan: frozen in {stages.plan_file}")
     tested, looks = stages.test_runs(plan), study.looks.seeds
     state = progress(study, tested)
     for family, made in state.looks.items():
