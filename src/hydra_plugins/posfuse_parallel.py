@@ -11,6 +11,7 @@ from hydra.core.utils import JobReturn
 
 from posfuse.errors import InputError
 from posfuse.process import devices, signals
+from posfuse.runs.folders import AXES
 from posfuse.runs.hydra_errors import one_line
 from posfuse.sweeps.launching import Call, Results, SweepLauncher, execute
 
@@ -50,6 +51,13 @@ def cores() -> int:
     from joblib import cpu_count  # Hydra imports this module for every command, also for help
 
     return int(cpu_count())
+
+
+def may_set_devices(override: str) -> bool:
+    """True for an override of the trainer, and for one that chooses a file of config, which may set
+    trainer.devices too."""
+    key = override.lstrip("+~").partition("=")[0]
+    return key.startswith("trainer") or ("." not in key and key not in (*AXES, "seed"))
 
 
 class ParallelLauncher(SweepLauncher):
@@ -119,10 +127,7 @@ class ParallelLauncher(SweepLauncher):
 
     def places(self, job_overrides: list[list[str]]) -> list[str]:
         """The GPUs of each run that may train at once; empty if the runs are on CPUs."""
-        groups = ("trainer", "experiment")  # the overrides that can set a run's devices
-        chosen = {
-            tuple(o for o in job if o.lstrip("+~").startswith(groups)) for job in job_overrides
-        }
+        chosen = {tuple(filter(may_set_devices, job)) for job in job_overrides}
         load = self.hydra_context.config_loader.load_sweep_config
         trainers = [load(self.config, list(overrides)).trainer for overrides in chosen]
         wanted = {t.devices for t in trainers if t.accelerator != "cpu"}

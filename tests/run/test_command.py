@@ -216,8 +216,13 @@ def test_the_parallel_launcher_gives_each_run_the_same_number_of_gpus(
 ):
     monkeypatch.setattr(devices, "gpus", lambda: ["0", "1"])
     argv = ["-m", *small_overrides(corpus, "trainer.accelerator=auto"), "hydra/launcher=parallel"]
-    refused = command(*argv, "seed=0,1,2", "trainer=default,ddp")
-    assert_one_line(refused, "error: trainer.devices: must be one number for all runs ")
+    (tmp_path / "conf" / "machine").mkdir(parents=True)  # a group of the user's own
+    for n in (1, 2):
+        content = f"# @package _global_\ntrainer:\n  devices: {n}\n"
+        (tmp_path / "conf" / "machine" / f"of_{n}.yaml").write_text(content)
+    for own in ("trainer=default,ddp", "+machine=of_1,of_2"):
+        refused = command(*argv, "seed=0,1,2", own, "--config-dir", tmp_path / "conf")
+        assert_one_line(refused, "error: trainer.devices: must be one number for all runs ")
     assert not list(tmp_path.rglob("config.yaml"))
 
 
