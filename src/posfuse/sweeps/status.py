@@ -12,7 +12,7 @@ import time
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -117,18 +117,16 @@ def _is_amount(value: Any) -> bool:
 
 
 def _is_locked(folder: Path) -> bool:
-    """True if a process has locked the folder by `records.sole_use`.
-
-    It takes a shared lock for a moment, which needs no right to write.
-    """
+    """True if a process has locked the folder by `records.sole_use`. It takes a shared lock for a
+    moment, which needs no right to write."""
     path = folder / ".lock"
-    with suppress(OSError), ExitStack() as stack:
-        if path.is_file():  # a pipe would block
-            file = stack.enter_context(path.open("rb"))
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except (BlockingIOError, PermissionError):  # the second one on some network disks
-                return True
+    if not path.is_file():  # a pipe would block
+        return False
+    with suppress(OSError), path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):  # the second one on some network disks
+            return True
     return False
 
 
