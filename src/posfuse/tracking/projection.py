@@ -44,11 +44,6 @@ def short_name(name: str, length: int) -> str:
     return f"{name[: length - 9]}-{seals.short_digest(name)}"
 
 
-def variant(name: str) -> str:
-    """A variant's name in W&B's config. A filter of wandb-workspaces doubles each "="."""
-    return name.replace("=", ":")
-
-
 @dataclass(frozen=True)
 class Cell:
     """A corpus, an encoding and a variant, within which operators are compared."""
@@ -104,7 +99,8 @@ def config(identity: records.Record) -> dict[str, Any]:
     keys = {"lr": settings.get("optim.lr"), "token_scale": settings.get("model.token_scale")}
     keys |= {"host": host.get("name"), "device": host.get("device")}
     keys |= {key: identity.get(key) for key in ("commit", "code", "started")}
-    return {**settings, **keys, **labels, "variant": variant(identity["variant"])}
+    # A filter of wandb-workspaces doubles each "=".
+    return {**settings, **keys, **labels, "variant": identity["variant"].replace("=", ":")}
 
 
 def display_name(identity: records.Record, folder: Path) -> str:
