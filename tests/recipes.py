@@ -10,7 +10,7 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 
-from posfuse.process.arguments import config_options, overrides_first
+from posfuse.process.arguments import file_options, overrides_first
 
 TOP = Path(__file__).parents[1]
 PAGES = [TOP / "README.md", *sorted((TOP / "docs").rglob("*.md"))]
@@ -70,7 +70,7 @@ def jobs(words: list[str]) -> list[list[str]]:
     ordered = overrides_first(
         [word.replace("FOLDER", str(Path.cwd() / "FOLDER")) for word in words]
     )
-    own = [f"hydra.searchpath=[{Path.cwd() / 'my_conf'}]"] * bool(config_options(ordered))
+    own = [f"hydra.searchpath=[{Path.cwd() / 'my_conf'}]"] * bool(file_options(ordered, []))
     parsed = OverridesParser.create().parse_overrides(
         [w for w in ordered if re.match(r"[^-]\S*=", w)]
     )

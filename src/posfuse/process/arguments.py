@@ -37,19 +37,15 @@ def overrides_first(arguments: list[str]) -> list[str]:
     return [*overrides, *options]
 
 
-def config_options(arguments: list[str]) -> list[str]:
-    """The options that name config files, and their values."""
-    words = pairwise(["", *split(arguments)[1]])
-    return [
+def file_options(arguments: list[str], overrides: Iterable[str]) -> list[str]:
+    """The options that name config files, with their values, and the overrides that name folders
+    of such files."""
+    options = [
         word
-        for before, word in words
+        for before, word in pairwise(["", *split(arguments)[1]])
         if word.startswith(FILES) or (before.startswith(FILES) and not word.startswith("-"))
     ]
-
-
-def file_options(arguments: list[str], overrides: Iterable[str]) -> list[str]:
-    """The options that name config files, and the overrides that name folders of such files."""
-    return config_options(arguments) + [o for o in overrides if o.startswith("hydra.searchpath=")]
+    return options + [o for o in overrides if o.startswith("hydra.searchpath=")]
 
 
 def refuse_twice(overrides: Iterable[str]) -> None:
