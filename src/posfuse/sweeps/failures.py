@@ -87,7 +87,7 @@ class Ending(Callback):
             and not (counts_diverged and failure["kind"] == Diverged.kind)
         ]
         if any(failure["kind"] != records.INTERRUPTED for _, failure in new):
-            given = list(config.hydra.get("overrides", {}).get("hydra", []))
+            given = list(config.hydra.overrides.hydra)
             failed = {run for run, failure in below if failure["kind"] != records.INTERRUPTED}
             is_cut = any(run not in failed and not (run / records.RESULT).exists() for run in own)
             sys.exit(summary(new, len(own), given, signals.interruption() if is_cut else None))
