@@ -219,9 +219,7 @@ def refuse_shared_folders(jobs: list[list[str]], folders: list[str]) -> None:
         if sorted(job) == sorted(other):
             raise InputError(f"{' '.join(job)}: occurs twice in this sweep; give each value once")
         pair = [" ".join(o for o in a if o not in b) for a, b in ((other, job), (job, other))]
-        fix = "sweep_id"
-        if any("data.path=" in own for own in pair):
-            fix = "data.name"
+        fix = "data.name" if any("data.path=" in own for own in pair) else "sweep_id"
         raise InputError(
             f"{' and '.join(filter(None, pair))}: two runs of this sweep would have one folder, "
             f"{folder}; run one command for each, with a {fix} of its own"
