@@ -10,7 +10,6 @@ import math
 import re
 import stat
 from collections.abc import Mapping, Sequence
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,16 +31,11 @@ LONGEST_TEXT = 64  # bytes of a text in a Parquet file; posfuse writes names of 
 DEEPEST = 32  # levels of nested lists and tables
 LONG_NUMBER = re.compile(r"[-+.:_0-9]{100,}")  # YAML reads 1:00:00 in base 60, for minutes
 NOT_PLAIN = "has an alias (*name) or very deep nesting; write the values there instead"
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(types.is_string(kind) or types.is_large_string(kind))
-
-
+TEXTS = (pa.string(), pa.large_string())
 KINDS = {  # `read_parquet` opens columns of texts as dictionaries
     "a whole number": types.is_integer,
     "a number": lambda kind: types.is_floating(kind) or types.is_integer(kind),
-    "a text": lambda kind: types.is_dictionary(kind) and _is_text(kind.value_type),
+    "a text": lambda kind: types.is_dictionary(kind) and kind.value_type in TEXTS,
 }
 
 
@@ -162,13 +156,11 @@ def read_parquet(path: Path, columns: Mapping[str, str]) -> "pd.DataFrame":
 
 def _check_sizes(metadata: pq.FileMetaData, texts: Sequence[str]) -> None:
     """Raise ValueError if a column of texts would fill more than LARGEST_TEXTS."""
-    sizes = dict.fromkeys(texts, 0)
-    for i, j in product(range(metadata.num_row_groups), range(metadata.num_columns)):
-        column = metadata.row_group(i).column(j)
-        if column.path_in_schema in sizes:
-            sizes[column.path_in_schema] += column.total_uncompressed_size
-    for name, size in sizes.items():
-        if size > LARGEST_TEXTS:
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    columns = [group.column(i) for group in groups for i in range(metadata.num_columns)]
+    for name in texts:
+        sizes = (c.total_uncompressed_size for c in columns if c.path_in_schema == name)
+        if sum(sizes) > LARGEST_TEXTS:
             raise ValueError(f"{name} has more than {LARGEST_TEXTS} bytes")
 
 
