@@ -79,7 +79,7 @@ def test_poll_can_stop_the_building_and_no_store_is_left(cfg, tmp_path, call) ->
 def test_what_a_killed_process_left_is_removed(cfg, tmp_path) -> None:
     open_store(cfg, tmp_path / "cache")
     folder = store_folder(tmp_path / "cache")
-    folder.rename(folder.with_name(f"{folder.name}.0123abcd"))
+    folder.rename(folder.with_name(f"{folder.name}.part"))
     open_store(cfg, tmp_path / "cache")
     assert store_folder(tmp_path / "cache") == folder
 

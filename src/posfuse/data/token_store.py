@@ -12,7 +12,6 @@ import json
 import logging
 import os
 import shutil
-import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -139,8 +138,6 @@ def open_store(
         with lock(folder.with_name(f"{folder.name}.lock"), poll):
             store = _read(folder, labelled)
             if store is None:
-                for left in folder.parent.glob(f"{folder.name}.*/"):  # by a process that was killed
-                    shutil.rmtree(left)
                 parts, names = splits(corpus, cfg, validation_seed, labelled, poll)
                 counted = SPLITS if cfg.vocabulary.source == "all" else ("train",)
                 texts = _texts(parts, counted, poll)
@@ -198,8 +195,9 @@ def _write(
     folder: Path, parts: dict[str, Split], label_names: list[str], tokens: Tokens, repeated: int,
     poll: Poll,
 ) -> None:  # fmt: skip
-    """Write a store in a temporary folder and rename it to `folder`."""
-    work = folder.with_name(f"{folder.name}.{uuid.uuid4().hex}")
+    """Write a store in a temporary folder and rename it to `folder`. The caller holds the lock."""
+    work = folder.with_name(f"{folder.name}.part")
+    shutil.rmtree(work, ignore_errors=True)  # left by a process that was killed
     work.mkdir()
     try:
         shares = {split: _write_split(work, split, parts[split], tokens, poll) for split in parts}
