@@ -37,12 +37,8 @@ class OptunaSweeper(PosfuseSweeper):
     In multirun.yaml the trials are the arms t00, t01, ... of a sweep.
     """
 
-    def __init__(
-        self, n_trials: int, n_jobs: int, seed: int,
-        params: dict[str, str] | None = None, arms: dict[str, list[str]] | None = None,
-        max_batch_size: int | None = None,
-    ) -> None:  # fmt: skip
-        super().__init__(max_batch_size, params, arms)
+    def __init__(self, n_trials: int, n_jobs: int, seed: int, **others: Any) -> None:
+        super().__init__(**others)
         self.numbers = {"n_trials": n_trials, "n_jobs": n_jobs, "seed": seed}
 
     def sweep(self, arguments: list[str]) -> None:

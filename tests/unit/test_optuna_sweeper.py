@@ -71,7 +71,7 @@ def search(composed, tmp_path, monkeypatch):
         config = composed[0].copy()
         OmegaConf.set_readonly(config.hydra, True)
         config.merge_with({"output_dir": str(tmp_path), "sweep_id": "mine"})
-        numbers = {"n_trials": 3, "n_jobs": 1, "seed": 0, **numbers}
+        numbers = {"n_trials": 3, "n_jobs": 1, "seed": 0, "max_batch_size": None, **numbers}
         if not check:  # composes a config for each value
             monkeypatch.setattr(kind, "validate_batch_is_legal", lambda *_: None)
         sweeper = kind(**numbers, params=params, arms=arms)
