@@ -78,7 +78,7 @@ def main() -> None:
 
 def status_of(name: str = "--help", *arguments: str) -> str | int | None:
     """Run a command. Returns its exit status, or the line of the error that ended it."""
-    wants_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"
+    wants_traceback = os.environ.get("HYDRA_FULL_ERROR") == "1"  # before train.py sets it
     try:
         if name in ("-h", "--help"):
             print(overview())

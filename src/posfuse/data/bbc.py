@@ -77,8 +77,8 @@ def _corpus(
 
 
 def _divide(articles: pd.DataFrame, size: int, seed: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Splits off `size` articles with every class in proportion. Returns the rest and these; both
-    keep their order."""
+    """Draws `size` articles with every class in proportion. Returns the other articles, then the
+    drawn ones; both keep their order."""
     rest, drawn = draw_places(len(articles), size, seed, articles["label"].to_numpy())
     return articles.iloc[rest], articles.iloc[drawn]
 
@@ -115,7 +115,7 @@ def digest(split_seed: int, articles: int, sizes: list[int]) -> Corpus:
         one_line, of_class = part["text"].map(_in_one_line).to_numpy(), _of_class(part)
         labels = draw.permutation(np.resize(np.arange(5), size))
         chosen = [draw.choice(of_class[c], articles, replace=False) for c in labels]
-        texts = [" ".join(one_line[articles]) for articles in chosen]
+        texts = [" ".join(one_line[numbers]) for numbers in chosen]
         return pd.DataFrame({"text": texts, "label": labels, "group": [c[0] for c in chosen]})
 
     return _corpus(f"digest {articles}", split_seed, compose, sizes)

@@ -5,8 +5,8 @@
 The distribution is that of Tay et al. (2021), after Nangia & Bowman (2018). The top node (depth 1)
 is an operator. A node at the greatest depth is a digit. Any other node is a digit with probability
 0.75. Operators, their 2 to 10 arguments and digits are uniform. Expressions of 501 to 1999 tokens
-are used. Tokens are `[MIN`, `[MAX`, `[MED`, `[SM`, `]` and digits; a length
-counts all of them, as in that paper. The parentheses in its files are neither counted nor read.
+are used. Tokens are `[MIN`, `[MAX`, `[MED`, `[SM`, `]` and digits. A length counts all of them, as
+in that paper. The parentheses in the paper's files are neither counted nor read.
 """
 
 from collections.abc import Callable, Iterator, Sequence

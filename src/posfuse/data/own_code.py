@@ -20,8 +20,8 @@ def is_own(target: str) -> bool:
 
 
 def source_files(target: str) -> set[Path]:
-    """The files that define a class and the classes from which it inherits, or a function. Of other
-    packages only the target's own counts.
+    """The files that define a function, or a class and its base classes. Base classes of posfuse
+    and of installed packages are left out, except those of the target's own package.
 
     For another callable, such as a functools.partial, the file of its module; empty without
     Python code.

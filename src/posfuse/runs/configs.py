@@ -90,8 +90,7 @@ def _place(key: str, path: str, cfg: Config, folder: Path, recorded: str | None)
 
 def _places(cfg: Config, folder: Path, path: str) -> list[Path]:
     """The possible places of a folder of a run's config.yaml: the written one, and the same place
-    beside an output_dir that was moved. If none exists, the folder is created at the
-    last one."""
+    beside an output_dir that was moved. If none exists, the folder is created at the last one."""
     path = os.fsdecode(path.encode(errors="surrogateescape"))  # as in `write_config`
     own = [sweep.parent for sweep in folder.resolve().parents if sweep.name == cfg.sweep_id]
     within = os.path.relpath(path, cfg.output_dir)

@@ -1,8 +1,7 @@
 """The record of a run and the names of its files. `measurements` has its tables.
 
 Every file is written with another name and then renamed. result.json is the last file, so a folder
-with a result.json has a finished run. SHA256SUMS has the digests of the results; `sha256sum -c`
-checks them.
+with a result.json has a finished run.
 """
 
 import json

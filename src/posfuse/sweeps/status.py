@@ -162,8 +162,8 @@ def seconds_left(runs: list[RunStatus]) -> float | None:
 
 
 def page(sweep: Path, runs: list[RunStatus], columns: int, rows: int = sys.maxsize) -> Text:
-    """One line per cell, or two in a narrow terminal, and one for each run that is
-    neither done nor missing; of each kind only the first lines if there is no room for all."""
+    """One line per cell, or two in a narrow terminal, and one for each run that is neither done nor
+    missing. Without room for all of them, the first lines of each kind."""
     counts = {}
     for cell in dict.fromkeys(run.cell for run in runs):
         counts[cell] = _counts([run for run in runs if run.cell == cell])

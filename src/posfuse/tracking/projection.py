@@ -161,8 +161,8 @@ class Finished:
 
     @classmethod
     def read(cls, folder: Path, suffix: str = "", logger: LoggerConfig | None = None) -> "Finished":
-        """Read a finished run. `suffix` is that of its id; `logger` is in its config.yaml (None).
-        Raises InputError if a file is missing or differs from its digest."""
+        """Read a finished run. `suffix` is added to its id. Without `logger` its config.yaml is
+        read. Raises InputError if a file is missing or differs from its digest."""
         record = records.read_placed(folder / records.RESULT)
         if not seals.is_whole(path := folder / records.PREDICTIONS):
             raise InputError(f"{path}: missing or damaged; {records.RUN_AGAIN}")
