@@ -216,11 +216,7 @@ def check_is_current(folder: Path) -> None:
 
 def has_result(folder: Path) -> bool:
     """True if the folder has the result of the run that a sweep asked for, or a damaged result."""
-    if not (folder / RESULT).exists():
-        return False
-    try:
-        check_is_current(folder)
-    except InputError:
+    if not (folder / RESULT).exists() or conflict_of(folder):
         return False
     try:
         return lies_in(read_result(folder / RESULT), folder)
