@@ -176,9 +176,7 @@ def sweep_of(folder: Path) -> tuple[Multirun, str] | None:
     """The runs of the last command of the sweep that contains a run's folder, and the folder's path
     in the sweep; None if the folder is in no sweep."""
     sweep = sweep_around(folder)
-    if sweep is None:
-        return None
-    return read_multirun(sweep), Path(os.path.abspath(folder)).relative_to(sweep).as_posix()
+    return (read_multirun(sweep), os.path.relpath(folder, sweep)) if sweep else None
 
 
 def place_of(folder: Path, sweep: Path) -> tuple[str, set[str]]:
