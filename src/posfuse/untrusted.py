@@ -44,7 +44,7 @@ def read_bytes(path: Path, most: int) -> bytes:
     check_file(path, most)
     with path.open("rb") as file:
         content = file.read(most + 1)
-    if len(content) > most:
+    if len(content) > most:  # of a link to a file of /proc, whose size is 0 there
         raise ValueError(f"larger than {most} bytes")
     return content
 
