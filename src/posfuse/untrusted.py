@@ -125,7 +125,8 @@ def check_yaml(text: str, is_interpolated: bool = False) -> None:
         if isinstance(event, yaml.ScalarEvent):
             if "${" in event.value and not is_interpolated:
                 raise ValueError("has ${...}; write the value there instead")
-            if LONG_NUMBER.fullmatch(event.value):
+            is_text = event.implicit[1]  # in quotes and without a type such as !!int
+            if LONG_NUMBER.fullmatch(event.value) and not is_text:
                 raise ValueError(f"{event.value[:20]}... is too large")
 
 

@@ -33,6 +33,7 @@ YAML = {
     "lists in lists": "a: " + "[" * DEEP + "]" * DEEP,
     "an integer": "seed: " + "1" * 100_000,
     "base 60": "seed: 1" + ":59" * 100_000,
+    "base 60 in quotes": 'seed: !!int "1' + ":59" * 100_000 + '"',
     "a large file": "a: " + "b" * untrusted.LARGEST_YAML,
     "not UTF-8": b"a: \xff",
     "nothing": "",
@@ -88,9 +89,11 @@ def test_what_is_written_is_read(tmp_path):
     }
     records.write_json(tmp_path / "a.json", content)
     assert untrusted.read_json(tmp_path / "a.json") == content
-    OmegaConf.save({"a": [1, "é"], "b": "${a}"}, tmp_path / "a.yaml")
+    content = {"a": [1, "é"], "b": "${a}", "c": "-" * 120, "d": "0" * 120}
+    OmegaConf.save(content, tmp_path / "a.yaml")
     text = untrusted.read_yaml(tmp_path / "a.yaml", is_interpolated=True)
-    assert OmegaConf.create(text).b == [1, "é"]
+    read = OmegaConf.create(text)
+    assert (read.b, read.c, read.d) == ([1, "é"], "-" * 120, "0" * 120)
 
 
 def test_bytes_that_are_no_text_in_the_locale_are_read_and_shown(tmp_path):
