@@ -249,6 +249,9 @@ def test_a_plain_runs_folder_names_its_cell_and_seed() -> None:
     overrides.append("data.path=/elsewhere/texts")  # the record has their digest
     assert run_folder("x", "sinusoidal", "add", 3, overrides) == "x/sinusoidal/add/seed=3"
     assert run_folder("x", "y", "z", 0, ["optim.lr=0.1"]) == "x/y/z/optim.lr=0.1/seed=0"
+    for place in ("host.path=/here/bert", "+host.path=/bert", "++host.path=/there/bert"):
+        folder = f"x/y/z/{place.partition('=')[0]}=bert/seed=0"  # without the place of the model
+        assert run_folder("x", "y", "z", 0, [place]) == folder
 
 
 texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=300)

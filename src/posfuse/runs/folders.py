@@ -59,7 +59,8 @@ def _in_path_already(override: str) -> bool:
 
 def _without_place(override: str) -> str:
     key, _, value = override.partition("=")
-    is_place = key in CONTENTS and key != HUB_ID  # two repositories may have one last part
+    plain = key.lstrip("+")
+    is_place = plain in CONTENTS and plain != HUB_ID  # two repositories may have one last part
     return f"{key}={Path(value).name}" if is_place else override
 
 
