@@ -164,9 +164,10 @@ def seconds_left(runs: list[RunStatus]) -> float | None:
 def page(sweep: Path, runs: list[RunStatus], columns: int, rows: int = sys.maxsize) -> Text:
     """One line per cell, or two in a narrow terminal, and one for each run that is neither done nor
     missing. Without room for all of them, the first lines of each kind."""
-    counts = {}
-    for cell in dict.fromkeys(run.cell for run in runs):
-        counts[cell] = _counts([run for run in runs if run.cell == cell])
+    of_cell: dict[str, list[RunStatus]] = {}
+    for run in runs:
+        of_cell.setdefault(run.cell, []).append(run)
+    counts = {cell: _counts(own) for cell, own in of_cell.items()}
     longest = max(map(len, counts))
     fits = longest + 2 + max(map(len, counts.values())) <= columns
     cells, others = [], []
