@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from posfuse.errors import InputError
 from posfuse.evidence.foreign import Columns, read_foreign
 from posfuse.report import foreign_table as foreign_report
 from posfuse.statistics import group_comparisons as foreign
@@ -74,6 +75,22 @@ def test_values_are_points_whatever_their_unit(table):
     pd.testing.assert_frame_equal(read_foreign(percent, COLUMNS), fractions)
     raw = read_foreign(table, Columns("run", "method", "score", ["task"], unit="raw"))
     assert raw["value"].iloc[0] == 0.5
+
+
+def test_rows_that_are_left_out_show_that_small_numbers_may_be_percent(tmp_path):
+    """0.5 and 0.7 are 50 and 70 % in a table of fractions, and 0.5 and 0.7 % beside 80 %."""
+    hard = "seed,method,accuracy,task\n1,a,.5,hard\n1,b,.7,hard\n"
+    _, path, *_ = written(tmp_path, f"{hard}1,a,,easy\n1,a,80,easy\n")
+    where = {"task": "hard"}
+    with pytest.raises(InputError, match=r"the rows of --where and 80 in row 5, so its unit is no"):
+        read_foreign(path, Columns(where=where))
+    for unit, expected in (("percent", [0.5, 0.7]), ("fraction", [50, 70]), ("raw", [0.5, 0.7])):
+        found = read_foreign(path, Columns(where=where, unit=unit))
+        assert found["value"].tolist() == pytest.approx(expected)
+    path.write_text(f"{hard}1,a,.8,easy\n")
+    assert read_foreign(path, Columns(where=where))["value"].tolist() == [50, 70]
+    path.write_text(f"{hard}1,a,80,easy\n")
+    assert read_foreign(path, Columns(where={"task": "easy"}))["value"].tolist() == [80]
 
 
 def test_differences_are_judged_together_paired_or_by_welchs_test(table):

@@ -62,6 +62,7 @@ def read_foreign(path: Path, columns: Columns) -> "pd.DataFrame":
     by = list(dict.fromkeys(map(column, columns.by)))
     units = list(dict.fromkeys(map(column, columns.units)))
     where = {column(name): wanted for name, wanted in columns.where.items()}
+    every = table[value]
     for name in dict.fromkeys([seed, compare, *by, *where]):
         table[name] = table[name].map({text: " ".join(text.split()) for text in set(table[name])})
     for name, wanted in where.items():
@@ -85,7 +86,7 @@ def read_foreign(path: Path, columns: Columns) -> "pd.DataFrame":
             "group": _labels(table[by]) if by else path.stem,
             "name": table[compare],
             "seed": table[seed],
-            "value": _values(path, table[value], columns),
+            "value": _values(path, table[value], every, columns),
         }
     )
     if units:
@@ -138,7 +139,11 @@ def _line(marked: "pd.Series[bool]") -> int:
     return int(marked.index[marked][0])
 
 
-def _values(path: Path, texts: "pd.Series[str]", columns: Columns) -> "pd.Series[float]":
+def _values(
+    path: Path, texts: "pd.Series[str]", every: "pd.Series[str]", columns: Columns
+) -> "pd.Series[float]":
+    """The values of the used rows, of which `texts` are the fields. `every` has those of all rows,
+    also of rows that `columns.where` leaves out."""
     import pandas as pd
 
     values = pd.to_numeric(texts, errors="coerce").astype(float)
@@ -156,6 +161,13 @@ def _values(path: Path, texts: "pd.Series[str]", columns: Columns) -> "pd.Series
             f"({texts[other]} in row {other}); convert one of them, or give --unit percent"
         )
     percent = columns.unit == "percent" or (columns.unit is None and bool(percents.any()))
+    others = pd.to_numeric(every, errors="coerce") > 1
+    if columns.unit is None and not percent and others.any():
+        row = _line(others)
+        raise InputError(
+            f"{path}: {columns.value} is at most 1 in the rows of --where and {every[row]} in row "
+            f"{row}, so its unit is not clear; give --unit percent or --unit fraction"
+        )
     values = values if percent else 100 * values
     if (outside := ~values.between(0, 100)).any():
         row = _line(outside)
