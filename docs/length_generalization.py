@@ -180,6 +180,9 @@ def _against(frame: pd.DataFrame) -> str:
             f"| {name} | {ahead} of {len(part)} | {decided.get(BEHIND, 0)} | "
             f"{decided.get(AHEAD, 0)} | {decided.get(EQUIVALENT, 0)} |"
         )
+    tested = frame["p_t"].dropna()
+    decided = int((frame["p_holm"] <= CRITERIA.alpha).sum())
+    first, last = (_needed(len(tested) - rank) for rank in (0, decided - 1))
     return "\n".join(
         [
             "## No position encoding against each of the others\n",
@@ -190,9 +193,9 @@ def _against(frame: pd.DataFrame) -> str:
             "`none` shown to be behind | shown to be equivalent |",
             "|---|---|---|---|---|",
             *lines,
-            "\nThree seeds decide the large differences only: with 2 degrees of freedom and "
-            f"{len(frame)} comparisons a\nmean difference must be about "
-            f"{_needed(len(frame)):.0f} times its standard error.\n",
+            "\nThree seeds decide the large differences only: with 2 degrees of freedom, Holm's "
+            f"adjustment of the {len(tested)}\ncomparisons that have a test asks for mean "
+            f"differences of {last:.0f} to {first:.0f} times their standard error.\n",
         ]
     )
 
@@ -220,6 +223,7 @@ def _overall(together: list[tuple[str, str, pd.DataFrame]]) -> str:
 
 
 def _needed(comparisons: int) -> float:
+    """The t of two degrees of freedom that decides the smallest of these p-values by Holm."""
     return float(stats.t.isf(0.05 / comparisons / 2, 2))
 
 
