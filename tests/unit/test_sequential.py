@@ -1,5 +1,7 @@
 """Group-sequential levels and decisions against published bounds and second implementations."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -36,6 +38,22 @@ def test_a_look_that_may_spend_almost_nothing_decides_nothing():
         assert first < 1e-18
         assert last == pytest.approx(alpha, rel=0.01)
     assert sq.levels((8, 16), 0.025, (1e-30, 1.0))[1] == pytest.approx(0.025, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("looks", "spent", "rate"),
+    [((8, 16, 24), (), 0.051), ((5, 8), (0.4, 1.0), 0.053),
+     ((3, 4, 5, 6, 7, 8), tuple(np.arange(1, 7) / 6), 0.060)],
+)  # fmt: skip
+def test_the_error_rates_of_early_looks_in_the_docs(looks, spent, rate):
+    """The levels are those of normal statistics, so t-tests of few seeds err more often."""
+    d, differs = np.random.default_rng(0).normal(size=(200_000, looks[-1])), False
+    for n, level in zip(looks, sq.levels(looks, 0.025, spent), strict=True):
+        t = d[:, :n].mean(1) / d[:, :n].std(1, ddof=1) * n**0.5
+        differs |= np.abs(t) >= stats.t.isf(level, n - 1)
+    assert np.mean(differs) == pytest.approx(rate, abs=0.0015)
+    text = (Path(__file__).parents[2] / "docs/statistics.md").read_text(encoding="utf-8")
+    assert f"{100 * rate:.1f} % with" in " ".join(text.split())
 
 
 def test_one_look_is_the_ordinary_t_test():
