@@ -4,9 +4,10 @@ The names of encodings and corpora are labels: two encodings may fuse the same t
 of `collect` as a dict.
 """
 
-import hashlib
 import json
 from typing import Any
+
+from posfuse.seals import short_digest
 
 NO_TABLE = "NoTable"  # a table of zeros: an operator keeps its parameters but gets no position
 SEED, ENCODING, FUSION = "settings.seed", "settings.encoding.", "settings.fusion."
@@ -57,7 +58,7 @@ def _object(settings: dict[str, str], prefix: str) -> str:
 
 def _digest(settings: dict[str, str], *without: str) -> str:
     others = {key: value for key, value in settings.items() if not key.startswith(without)}
-    return hashlib.sha256(json.dumps(others).encode()).hexdigest()[:8]
+    return short_digest(json.dumps(others))
 
 
 def _settings(run: Run) -> dict[str, str]:
