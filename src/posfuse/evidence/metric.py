@@ -20,7 +20,6 @@ class Metric:
     name: str  # its key in the record
     title: str  # accuracy
     unit: str  # of differences, after a number: points
-    level: str  # of values, after the name of a split: accuracy in %
     factor: float = 100.0  # the unit is the record's number times this factor
     digits: int = 2
     lower_is_better: bool = False
@@ -34,6 +33,11 @@ class Metric:
     @property
     def heading(self) -> str:
         return f"{self.title[:1].upper()}{self.title[1:]}"
+
+    @property
+    def level(self) -> str:
+        """The name of values, after the name of a split: accuracy in %, bits per byte."""
+        return f"{self.title} in %" if self.is_share else self.title
 
     @property
     def column(self) -> str:
@@ -122,14 +126,12 @@ class Metric:
         return partial(self.number, sign="+")
 
 
-ACCURACY = Metric("accuracy", "accuracy", "points", "accuracy in %", has_classes=True)
-MACRO_F1 = Metric(
-    "macro_f1", "macro F1", "points", "macro F1 in %", has_classes=True, counts_documents=False
-)
-EXACT_MATCH = Metric("exact_match", "exact match", "points", "exact match in %")
-GREEDY_ACCURACY = Metric("greedy_accuracy", "greedy accuracy", "points", "greedy accuracy in %")
+ACCURACY = Metric("accuracy", "accuracy", "points", has_classes=True)
+MACRO_F1 = Metric("macro_f1", "macro F1", "points", has_classes=True, counts_documents=False)
+EXACT_MATCH = Metric("exact_match", "exact match", "points")
+GREEDY_ACCURACY = Metric("greedy_accuracy", "greedy accuracy", "points")
 BITS_PER_BYTE = Metric(
-    "bits_per_byte", "bits per byte", "bits per byte", "bits per byte",
+    "bits_per_byte", "bits per byte", "bits per byte",
     factor=1.0, digits=4, lower_is_better=True, margin=0.01, effect=0.02, guess=8.0,
 )  # fmt: skip
 METRICS = {

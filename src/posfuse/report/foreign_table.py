@@ -78,14 +78,11 @@ def _names(given: str) -> list[str]:
 
 def criteria_of(columns: Columns, criteria: Criteria, lower_is_better: bool) -> Criteria:
     """The criteria with the metric of the foreign table."""
-    # The unit "points" means percent.
-    value, unit, level, digits = columns.value, "points", f"{columns.value} in %", 2
+    value, unit, digits = columns.value, "points", 2  # the unit "points" means percent
     if columns.unit == "raw":
-        unit, level = value if value != unit else f"raw {unit}", value
+        unit = value if value != unit else f"raw {unit}"
         digits = max(2, 2 - math.floor(math.log10(criteria.margin)))  # three digits of the margin
-    metric = Metric(
-        value, value, unit, level, 1.0, digits, lower_is_better=lower_is_better, split=""
-    )
+    metric = Metric(value, value, unit, 1.0, digits, lower_is_better=lower_is_better, split="")
     return replace(criteria, metric=metric)
 
 
