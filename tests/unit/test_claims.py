@@ -43,7 +43,8 @@ def frame(*rows):
 
 
 def judge(comparisons, *claims, criteria=CRITERIA):
-    return judge_claims(Claims(REGIMES, list(claims)), comparisons, criteria)
+    compared = {criteria.metric.name: (comparisons, comparisons[:0])}
+    return judge_claims(Claims(REGIMES, list(claims)), compared, criteria)
 
 
 def one(comparisons, kind, where=None, criteria=CRITERIA, **more):

@@ -101,12 +101,12 @@ def test_claims_of_kind_extrapolates_are_about_the_area(runs):
 
     def judged(margin=None, kind="extrapolates", beyond=longer):
         claim = Claim("c", "t", kind, where={"fusion": "concat"}, margin=margin)
-        return judge_claims(Claims(claims=[claim]), plain, CRITERIA, beyond)[0]
+        return judge_claims(Claims(claims=[claim]), {"accuracy": (plain, beyond)}, CRITERIA)[0]
 
     assert judged().verdict == "supported"
     assert judged(margin=40).verdict == "refuted"
     assert judged(kind="gain").verdict == "undecided"  # no difference inside
-    untested = judged(beyond=None)
+    untested = judged(beyond=longer[:0])
     assert untested.verdict == "undecided"
     assert untested.settle == "needs runs tested beyond data.max_len with fusion=concat"
 

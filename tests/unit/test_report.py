@@ -644,12 +644,14 @@ def test_a_folder_that_can_have_no_report_is_an_error_of_one_line(whole, tmp_pat
 def test_claims_without_runs_are_one_line(tmp_path):
     runs, _ = collect(write_sweep(tmp_path / "sweep", {"add": [0.5], "concat": [0.6]}))
     claims = read_claims()
-    verdicts = judge_claims(claims, compare(runs, Criteria())[0], Criteria())
-    (line,) = not_judged(verdicts)
+
+    def judged(criteria):
+        comparisons, _ = compare(runs, criteria)
+        return judge_claims(claims, {"accuracy": (comparisons, comparisons[:0])}, criteria)
+
+    (line,) = not_judged(judged(Criteria()))
     assert line.startswith("7 claims of the paper match no runs here: negligible_short, negligib")
-    other = Criteria(baseline="concat")
-    verdicts = judge_claims(claims, compare(runs, other)[0], other)
-    (line,) = not_judged(verdicts)
+    (line,) = not_judged(judged(Criteria(baseline="concat")))
     assert line.startswith("7 claims of the paper match no comparison (needs --baseline add)")
     assert not_judged([]) == []
 

@@ -115,8 +115,8 @@ class Sweep:
 
     @cached_property
     def verdicts(self) -> list[ClaimVerdict]:
-        others = {}
+        compared = {self.metric.name: (self.comparisons, self.beyond[0])}
         for name in {claim.metric for claim in self.claims.claims} - {self.metric.name}:
             own = criteria_for(self.criteria, METRICS[name])
-            others[name] = (self._compare(own, False)[0], self._compare(own, True)[0])
-        return judge_claims(self.claims, self.comparisons, self.criteria, self.beyond[0], others)
+            compared[name] = (self._compare(own, False)[0], self._compare(own, True)[0])
+        return judge_claims(self.claims, compared, self.criteria)

@@ -145,26 +145,15 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def judge_claims(
-    claims: Claims,
-    comparisons: pd.DataFrame,
-    criteria: Criteria,
-    beyond: pd.DataFrame | None = None,
-    other_metrics: Mapping[str, Compared] | None = None,
+    claims: Claims, compared: Mapping[str, Compared], criteria: Criteria
 ) -> list[ClaimVerdict]:
-    """A verdict for every claim from the rows of `compare`.
-
-    `beyond` has the rows for the areas beyond the trained length, for claims of kind extrapolates.
-    `other_metrics` has both kinds of rows for other metrics than the criteria's, by name.
-    """
-    nothing = comparisons.iloc[:0]
-    compared = {
-        criteria.metric.name: (comparisons, nothing if beyond is None else beyond),
-        **(other_metrics or {}),
-    }
+    """A verdict for every claim. `compared` has the rows by metric: those of the criteria's metric
+    and of each claim's."""
+    has_rows = not compared[criteria.metric.name][0].empty
     every = []
     for claim in claims.claims:
-        of_test, of_areas = compared.get(claim.metric, (nothing, nothing))
-        if of_test.empty and not comparisons.empty:
+        of_test, of_areas = compared[claim.metric]
+        if of_test.empty and has_rows:
             every.append(ClaimVerdict(claim, f"needs runs with the metric {claim.metric}"))
         else:
             rows = of_areas if claim.kind == EXTRAPOLATES else of_test
