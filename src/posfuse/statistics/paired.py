@@ -21,7 +21,6 @@ NONE: Interval = (np.nan, np.nan)
 RESAMPLES = 9_999
 EXACT_UP_TO = 30  # up to this many seeds, all 2^n sign flips are counted
 SAMPLED = 2**14  # sign flips of more seeds
-MOST_SIGNS = 2**22  # in memory at once
 
 
 def _standard_deviation(differences: ArrayLike, if_equal: float = np.nan) -> float:
@@ -165,12 +164,10 @@ def p_sign_flip(differences: ArrayLike) -> float:
         first, second = np.sort(_signed_sums(d[: n // 2])), _signed_sums(d[n // 2 :])
         above = len(first) * len(second) - np.searchsorted(first, least - second).sum()
         return float(2 * above / 2**n)
-    rng, hits, rows = np.random.default_rng(0), 0, max(1, MOST_SIGNS // n)
-    for start in range(0, SAMPLED, rows):
-        size = (min(rows, SAMPLED - start), -(-n // 64))
-        bits = rng.integers(2**64, size=size, dtype=np.uint64).view(np.uint8)
-        negative = np.unpackbits(bits, axis=1, count=n)
-        hits += np.sum(np.abs(d.sum() - 2 * (negative @ d)) >= least)
+    size = (SAMPLED, -(-n // 64))  # of words with 64 signs each
+    bits = np.random.default_rng(0).integers(2**64, size=size, dtype=np.uint64).view(np.uint8)
+    negative = np.unpackbits(bits, axis=1, count=n)
+    hits = np.sum(np.abs(d.sum() - 2 * (negative @ d)) >= least)
     return float((hits + 1) / (SAMPLED + 1))  # the observed signs count too, so p is above 0
 
 
