@@ -63,10 +63,11 @@ def published_cell(table: int, data: str, encoding: str, fusion: str) -> Publish
     return None
 
 
-def published_latency(data: str, encoding: str, fusion: str) -> str:
-    """The latency in the paper's Table 2 and Figure 4; empty if they have none."""
+def published_latency(data: str, encoding: str, fusion: str, variant: str) -> str:
+    """The latency in the paper's Table 2 and Figure 4; empty if they have none, and for a variant,
+    which has other settings."""
     part = numbers()["table2_arxiv"]
     cell = part.get(fusion)
-    if (data, encoding) != ("arxiv", part["encoding"]) or not isinstance(cell, dict):
+    if (data, encoding, variant) != ("arxiv", part["encoding"], "") or not isinstance(cell, dict):
         return ""
     return f"{cell['latency']}, {numbers()['figure4_arxiv']['latency_ms'][fusion]} ms"

@@ -149,7 +149,7 @@ def _latency(cells: pd.DataFrame, encoding: str, metric: Metric) -> Table:
             (metric.title, partial(over_seeds, digits=metric.digits), "mean", "std", "n"),
             ("published", over_seeds, "published_mean", "published_std", "published_n"),
             ("ms per document", partial(over_seeds, digits=3), "latency_mean", "latency_std", "n"),
-            ("published latency", _published_latency, *CELL),
+            ("published latency", published_latency, *CELL),
             ("parameters", count, "parameters"),
             ("in fusion", count, "fusion_parameters"),
         ],
@@ -162,11 +162,6 @@ def _latency(cells: pd.DataFrame, encoding: str, metric: Metric) -> Table:
         "under equal conditions. The published latency is that of the paper's Table 2 and Figure "
         "4, which do not name the unit of work.",
     )
-
-
-def _published_latency(data: str, encoding: str, fusion: str, variant: str) -> str:
-    """Empty for a variant, which has other settings than the paper."""
-    return "" if variant else published_latency(data, encoding, fusion)
 
 
 def _bags(cell: pd.Series) -> list[tuple[str, str]]:
