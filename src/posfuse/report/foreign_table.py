@@ -168,11 +168,11 @@ def _cautions(
 ) -> dict[str, Cautions]:
     """The cautions of each comparison that the numbers show. For values that are means over tasks
     there is only the caution about few values."""
-    arms = {
-        key: runs.set_index("seed")["value"] for key, runs in results.groupby(["group", "name"])
-    }
+    first = comparisons.head(MOST_ROWS)  # a table may have 100,000 groups
+    by_arm = results[results["group"].isin(first["group"])].groupby(["group", "name"])
+    arms = {key: runs.set_index("seed")["value"] for key, runs in by_arm}
     by_name = {}
-    for row in comparisons.head(MOST_ROWS).to_dict("records"):
+    for row in first.to_dict("records"):
         names = [(row["group"], row["name"]), (row["group"], row["than"])]
         one, other = (arms[key] for key in names)
         if "," not in row["n"]:  # paired: the seeds in common
