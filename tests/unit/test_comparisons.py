@@ -253,7 +253,8 @@ def test_the_criteria_reach_the_statistics(margin, effect, alpha):
     edges = (stats.t.sf((mean + margin) / error, 3), stats.t.cdf((mean - margin) / error, 3))
     assert found["p_equivalence"] == pytest.approx(max(edges))
     # Two comparisons have a test, so the strictest of Holm's levels is alpha / 2.
-    rows = pd.DataFrame([found, found, judge([0.3], criteria)]).assign(fusion="concat")
+    rows = pd.DataFrame([found, found, judge([0.3], criteria)])
+    rows = rows.assign(data="tiny", fusion="concat", table="Sinusoidal", other_settings="same")
     seeds = in_families(rows, criteria)[
         [f"seeds_{what}" for what in ("observed", "effect", "equivalence", "decision")]
     ]

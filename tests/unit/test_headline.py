@@ -11,6 +11,7 @@ from posfuse.statistics.power import seeds_for_decision, seeds_for_equivalence
 def compared(deltas, margin=0.5, **more):
     """Comparisons from the differences of each fusion, in points by seed; `more` are columns."""
     labels = {"data": "tiny", "encoding": "sinusoidal", "variant": "", "baseline_variant": ""}
+    labels |= {"table": "Sinusoidal", "other_settings": "same"}
     rows = [{"fusion": name, **judge(d, Criteria(margin=margin))} for name, d in deltas.items()]
     return pd.DataFrame(rows).assign(**{**labels, "role": "primary", **more})
 

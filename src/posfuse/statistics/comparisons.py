@@ -216,8 +216,6 @@ def operators(frame: pd.DataFrame) -> "pd.Series[str]":
 
 def _is_placebo(frame: pd.DataFrame) -> NDArray[np.bool_]:
     """True for rows that fuse a table of zeros and differ from another row only in the encoding."""
-    if "table" not in frame:
-        return np.zeros(len(frame), bool)
     key = pd.MultiIndex.from_arrays([frame["data"], operators(frame), frame["other_settings"]])
     is_zero = (frame["table"] == NO_TABLE).to_numpy()
     return np.asarray(is_zero & key.isin(key[~is_zero]))
