@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from posfuse.errors import InputError
@@ -118,12 +117,12 @@ class Metric:
         return f"{value:g} {'point' if (self.unit, value) == ('points', 1) else self.unit}"
 
     def number(self, value: float, sign: str = "") -> str:
-        """A value or a difference (sign="+") as text."""
+        """A value as text."""
         return f"{value:{sign}z.{self.digits}f}"  # z: no -0.00
 
-    @property
-    def signed(self) -> partial[str]:
-        return partial(self.number, sign="+")
+    def signed(self, value: float) -> str:
+        """A difference as text, always with its sign."""
+        return self.number(value, "+")
 
 
 ACCURACY = Metric("accuracy", "accuracy", "points", has_classes=True)
