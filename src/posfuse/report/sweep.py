@@ -10,7 +10,7 @@ import pandas as pd
 
 from posfuse.evidence.collect import missing, predicting
 from posfuse.evidence.metric import ACCURACY, METRICS, Metric
-from posfuse.runs.measurements import WINDOWS
+from posfuse.runs.measurements import CLASSES, WINDOWS
 from posfuse.statistics.cells import is_held
 from posfuse.statistics.comparisons import Criteria, cells, compare, criteria_for
 from posfuse.statistics.documents import DocumentEvidence, document_evidence
@@ -99,14 +99,12 @@ class Sweep:
     @cached_property
     def documents(self) -> tuple[DocumentEvidence, list[str]]:
         """The statistics of the saved predictions, and a line for each run that is left out."""
-        runs, comparisons, metric = self.runs, self.comparisons, self.metric
-        if metric == ACCURACY and len(self.classifiers):
-            runs, comparisons = self.classifiers, predicting(comparisons, runs)
-            return document_evidence(comparisons, runs, self.criteria.baseline)
-        comparisons, runs = predicting(comparisons, runs, WINDOWS), predicting(runs, kind=WINDOWS)
-        if not metric.counts_documents:  # macro F1 is not a mean over documents
-            runs, comparisons = runs[:0], comparisons[:0]
-        return document_evidence(comparisons, runs, self.criteria.baseline, metric)
+        runs, metric = self.runs, self.metric
+        are_classes = metric == ACCURACY and len(self.classifiers) > 0
+        kind = CLASSES if are_classes else WINDOWS
+        comparisons, runs = predicting(self.comparisons, runs, kind), predicting(runs, kind=kind)
+        of_windows = None if are_classes else metric
+        return document_evidence(comparisons, runs, self.criteria.baseline, of_windows)
 
     @cached_property
     def missing(self) -> list[str]:
