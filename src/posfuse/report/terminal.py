@@ -25,16 +25,16 @@ def show(sections: Sequence[Section], console: Console, path: Path | None = None
     more = [f"and {len(rows) - most} more, on the page"] * (len(rows) > most)
     _print(top.lead[:1], console, "bold")
     _print(top.lead[1:], console)
-    words = [_line(a, top) for a in rows[:most]]
-    if rows and console.is_terminal:  # where a long line continues below its first words
+    lines = [(a.verdict, _line(a, top)) for a in rows[:most]]
+    if lines and console.is_terminal:  # where a long line continues below its first words
         grid = Grid.grid(padding=(0, 1))
         grid.add_column(no_wrap=True)
         grid.add_column(overflow="fold")
-        for answer, text in zip(rows, words, strict=False):
-            grid.add_row(Text(answer.verdict, "bold"), Text(text))
+        for verdict, text in lines:
+            grid.add_row(Text(verdict, "bold"), Text(text))
         console.print(grid)
     else:
-        _print([f"{a.verdict}: {text}" for a, text in zip(rows, words, strict=False)], console)
+        _print([f"{verdict}: {text}" for verdict, text in lines], console)
     _print([*more, *top.basis], console)
     console.print()
     shown = [part for s in sections for part in s.shown]
