@@ -5,7 +5,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from posfuse.report.page import TEMPLATES
+from posfuse.report.page import SIGNS, TEMPLATES
 from posfuse.report.sections.section import VERDICTS, Section
 from posfuse.report.sweep import Sweep
 from posfuse.report.table import p_value
@@ -36,6 +36,7 @@ def section(sweep: Sweep) -> Section:
         folded=folded,
         not_judged=not_judged(folded),
         p_values=p_values,
+        signs=SIGNS,
         alpha=sweep.criteria.alpha,
         tested=sum(not np.isnan(v.p_support) for v in verdicts),
         refutable=sum(not np.isnan(v.p_refute) for v in verdicts),
