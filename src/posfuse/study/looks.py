@@ -103,9 +103,9 @@ def progress(study: Study, runs: pd.DataFrame) -> Progress:
         result = decision.result if decision else UNDECIDED
         verdict = ANSWERS[h.expects].get(result, UNDECIDED)
         more = every = solved = None
-        if result == UNDECIDED and made[h.family] < len(planned.seeds):
+        if verdict == UNDECIDED and made[h.family] < len(planned.seeds):
             needed.append(h)
-        elif verdict == UNDECIDED and made[h.family] == len(planned.seeds):
+        elif verdict == UNDECIDED:
             level = planned.alpha / len(study.families[h.family])
             more = seeds_to_decide(h, sample[: planned.seeds[-1]], level, step)
         if decision:
