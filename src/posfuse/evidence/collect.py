@@ -1,10 +1,8 @@
 """Collects records in one tidy table with one row per run. Unusable records are left out and
 listed."""
 
-import os
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import yaml
@@ -14,7 +12,7 @@ from posfuse.evidence.metric import Metric
 from posfuse.evidence.rows import row_of
 from posfuse.limits import NAME
 from posfuse.runs.configs import CONFIG
-from posfuse.runs.folders import AXES, lies_in, variant_of
+from posfuse.runs.folders import AXES, variant_of
 from posfuse.runs.measurements import CLASSES
 from posfuse.runs.multirun import has_result, read_multirun, sweep_around
 from posfuse.runs.records import RESULT, Record, failures_in
@@ -159,14 +157,9 @@ def missing(runs: pd.DataFrame) -> list[str]:
     """The runs of each sweep's last command that have no result: their folders, relative to the
     sweep's."""
     absent: dict[str, None] = {}
-    records: list[Any] = runs[[*CELL, "seed", "folder"]].to_dict("records")
-    folders = ((run, Path(os.path.abspath(run["folder"]))) for run in records)
-    in_place = {folder for run, folder in folders if lies_in(run, folder)}
     for sweep in _sweeps_of(runs):
         asked = read_multirun(sweep).folders
-        absent |= dict.fromkeys(
-            f for f in asked if sweep / f not in in_place and not has_result(sweep / f)
-        )
+        absent |= dict.fromkeys(f for f in asked if not has_result(sweep / f))
     return [*absent]
 
 
