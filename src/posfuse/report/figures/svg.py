@@ -21,17 +21,17 @@ def mark(artist: Artist, text: str) -> None:
     artist.set_gid(TITLE + text)
 
 
-def save(figure: Figure, folder: str | Path, name: str) -> str:
+def save(figure: Figure, folder: Path, name: str) -> str:
     """Write folder/name.png and folder/name.svg with the same bytes each time, and return the
     SVG."""
-    Path(folder).mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     drawn = io.StringIO()
     with rc_style():
-        png = Path(folder) / f"{name}.png"
+        png = folder / f"{name}.png"
         figure.savefig(png, facecolor="white", metadata={"Software": None})
         figure.savefig(drawn, format="svg", facecolor="white", metadata={"Date": None})
     svg = for_page(drawn.getvalue(), name)
-    (Path(folder) / f"{name}.svg").write_text(svg + "\n", encoding="utf-8")
+    (folder / f"{name}.svg").write_text(svg + "\n", encoding="utf-8")
     return svg
 
 
