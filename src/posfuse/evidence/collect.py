@@ -67,8 +67,8 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
 
 
 def _readable(runs: pd.DataFrame) -> "pd.Series[str]":
-    """The variants, with the settings that vary in place of a name that is cut. A sweep keeps its
-    names if one of its variants would get two names, or two would get one."""
+    """The variants. The settings that vary replace a name that was cut to fit a folder's name. All
+    names of a sweep stay if this would give a variant two names, or two variants one name."""
     names = runs["variant"].copy()
     for _, sweep in runs.groupby("sweep_id", sort=False):
         columns = settings_columns(sweep, "fusion.")
@@ -76,9 +76,10 @@ def _readable(runs: pd.DataFrame) -> "pd.Series[str]":
         is_cut = sweep["variant"].str.fullmatch(CUT_NAME) & (labels != "")
         new = sweep["variant"].where(~is_cut, labels)
         pairs = sweep[["data", "encoding", "variant"]].assign(new=new).drop_duplicates()
-        if not any(
+        has_two_names, is_shared = (
             pairs.duplicated(["data", "encoding", name]).any() for name in ("variant", "new")
-        ):
+        )
+        if not (has_two_names or is_shared):
             names.update(new)
     return names
 

@@ -26,7 +26,7 @@ class Metric:
     effect: float = 1.0  # the difference for which the needed seeds are listed
     guess: float = 0.0  # the value of guessing; a study gives it to a run that diverged
     has_classes: bool = False  # True: guessing gives 1 / the number of classes instead
-    split: str = "test "  # what precedes the name; "" if values may be of another split
+    split: str = "test "  # in the name of differences; "" if the split of values is not known
     counts_documents: bool = True  # True: a value in percent is a fraction of the test documents
 
     @property
