@@ -40,12 +40,11 @@ def levels(looks: tuple[int, ...], alpha: float, shares: tuple[float, ...] = ())
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
     # The values of the sum, and their probabilities, if not stopped.
     points, masses = np.zeros(1), np.ones(1)
-    before = 0.0
-    for fraction, now, earlier in zip(fractions, spent, [0.0, *spent], strict=False):
-        step = np.sqrt(fraction - before)
+    steps, amounts = np.sqrt(np.diff(fractions, prepend=0.0)), np.diff(spent, prepend=0.0)
+    for fraction, step, amount in zip(fractions, steps, amounts, strict=True):
 
-        def excess(bound: float, step: float = step, now: float = now - earlier) -> float:
-            return float(masses @ stats.norm.sf((bound - points) / step)) - now  # noqa: B023
+        def excess(bound: float, step: float = step, amount: float = amount) -> float:
+            return float(masses @ stats.norm.sf((bound - points) / step)) - amount  # noqa: B023
 
         far = FAR * np.sqrt(fraction)
         # If a look may spend almost nothing, its bound is beyond the range of the integrals.
@@ -54,7 +53,6 @@ def levels(looks: tuple[int, ...], alpha: float, shares: tuple[float, ...] = ())
         grid = (bound - far) / 2 + (bound + far) / 2 * nodes  # from -far to the bound
         density = stats.norm.pdf((grid[:, None] - points) / step) / step
         points, masses = grid, (bound + far) / 2 * weights * (density @ masses)
-        before = fraction
     return nominal
 
 
