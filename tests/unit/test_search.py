@@ -28,7 +28,7 @@ def quality(arm, values):
     return 1 / (1 + abs(lr / best - 1) + abs(scale - 1))
 
 
-def of_each(newest):
+def of_each(_, newest):
     return {arm: quality(arm, *own.values()) for arm, own in newest.items()}
 
 
@@ -56,12 +56,12 @@ def test_no_two_trials_have_the_same_values():
     """They would be one run, and a study refuses arms with one config."""
     own = study()
     own.tuning.random = {"optim.lr": Range(1.0, 1.018)}  # 19 values of four digits
-    found = stages.propose(own, lambda newest: dict.fromkeys(newest, 0.5))["add"]
+    found = stages.propose(own, lambda _, newest: dict.fromkeys(newest, 0.5))["add"]
     for trials in (found, own.trials()):
         assert len({values["optim.lr"] for values in trials.values()}) == N
     own.tuning.random = {"optim.lr": Range(1.0, 1.005)}
     assert len(own.trials()) < N
-    line = refusal(stages.propose, own, lambda newest: dict.fromkeys(newest, 0.5))
+    line = refusal(stages.propose, own, lambda _, newest: dict.fromkeys(newest, 0.5))
     assert "arms.add: no other values in tuning.random; widen" in line
 
 

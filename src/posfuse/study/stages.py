@@ -22,8 +22,9 @@ from posfuse.study.spec import NULL_ARM, Study, Trials, Values
 
 Say = Callable[[str], None]
 Digests = dict[str, str]  # by arm; with repeats by `plans.in_part`
-# The newest trial of each arm -> the score of each arm; None to end the search here.
-Score = Callable[[Trials], dict[str, float] | None]
+# The number of a trial, from 0, and its values in each arm -> the score of each arm; None to end
+# the search here.
+Score = Callable[[int, Trials], dict[str, float] | None]
 
 
 class Stages:
@@ -86,14 +87,12 @@ class Stages:
         assert own.tuning is not None
         seeds, trials = own.tuning_seeds, own.tuning.trials
 
-        def score(newest: Trials) -> dict[str, float] | None:
+        def score(number: int, newest: Trials) -> dict[str, float] | None:
             sweep = self._sweep_of(part, own, newest)
             if len(sweep.results(sweep.arms, seeds)) < len(sweep.arms) * len(seeds):
                 if not may_run:
                     return None
-                (trial,) = {trial for of_arm in newest.values() for trial in of_arm}
-                n = int(trial.removeprefix("t")) + 1
-                self.say(f"tuning: trial {n} of {trials}, for each arm")
+                self.say(f"tuning: trial {number + 1} of {trials}, for each arm")
                 sweep.run(sweep.arms, seeds, self.extra)
             runs = finished_runs(own, {"": sweep})
             runs = runs[runs["seed"].isin(seeds)]
@@ -268,7 +267,7 @@ def propose(study: Study, score: Score) -> Trials:
                 raise InputError(f"arms.{arm}: no other values in tuning.random; widen a range")
             newest[arm] = {f"t{number:02}": values}
             tried[arm] |= newest[arm]
-        if (scores := score(newest)) is None:
+        if (scores := score(number, newest)) is None:
             break
         for arm, search in searches.items():
             search.tell(scores[arm])
