@@ -68,7 +68,8 @@ class Metric:
     def first_best(self, values: Iterable[float]) -> int:
         """The position of the best value, or of the first one within a tie."""
         merits = [self.sign * value for value in values]
-        return next(i for i, merit in enumerate(merits) if merit >= max(merits) - self.tie)
+        least = max(merits) - self.tie
+        return next(i for i, merit in enumerate(merits) if merit >= least)
 
     @property
     def perfect(self) -> float:
