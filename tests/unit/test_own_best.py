@@ -222,7 +222,7 @@ def test_a_best_value_at_the_edge_of_its_grid_is_flagged():
     one = {key: value for key, value in RUNS.items() if key[0] == "add" or key[1] == 2.0}
     assert edges(own_best(frame(one), Criteria())) == {"add": True, "concat": False}
     inside = own_best(frame(RUNS | {("add", 0.5): ([1], [1])}), Criteria())
-    best, by_scale, _ = own_best_tables(inside, Criteria())
+    best, by_scale = own_best_tables(inside, Criteria())
     assert "‡" not in best.caption + by_scale.caption + str(best.rows) + str(by_scale.rows)
 
 
@@ -271,7 +271,7 @@ def test_scale_and_learning_rate_are_chosen_together():
     assert row["deltas"] == pytest.approx([10, 13])
     assert row["paper_mean"] == pytest.approx(66 - 41)  # at sqrt_d, each at its best lr there
     assert [row[f"{of}{key}_edge"] for of in ("", "baseline_") for key in found.keys] == [True] * 4
-    best, by_both, _ = own_best_tables(found, Criteria())
+    best, by_both = own_best_tables(found, Criteria())
     assert (best.name, by_both.name) == ("best_scale_lr", "by_scale_lr")
     assert best.title == "At each operator's own best scale and learning rate"
     assert best.columns[:5] == ["data", "encoding", "fusion", "verdict", "n"]

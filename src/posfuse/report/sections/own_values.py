@@ -30,6 +30,10 @@ BIAS = (
     "Such a choice favours an operator that has more values near its best one; --select-seeds "
     "removes this bias. "
 )
+TRIAL = (
+    "A trial is a combination of the tuned values; its score is the mean over the seeds that "
+    "choose."
+)
 MOST_BUDGETS = 20  # columns; with more, powers of 2
 WORDS = {"scale": "scale", "lr": "learning rate"}
 LEARNED_SHIFT = 2**0.2  # a learned scale is drawn just to the right of its initial scale
@@ -39,6 +43,9 @@ def section(sweep: Sweep) -> Section:
     own_best, criteria, metric = sweep.best, sweep.criteria, sweep.metric
     tables = second_tables(sweep.best_placebos, criteria, keys_of(own_best.best))
     tables += own_best_tables(own_best, criteria)
+    trials = budgets(own_best.cells, metric)
+    if len(trials):
+        tables.append(budget_table(trials, metric, TRIAL))
     by_scale = (
         f"{metric.heading} by token scale: is an operator better, or does it only move the best "
         "scale?"
@@ -50,7 +57,7 @@ def section(sweep: Sweep) -> Section:
         drawings=[
             *drawing(scale, own_best.along("scale"), metric, caption=by_scale),
             *drawing(learning_rate, own_best.along("lr"), metric, caption=by_lr),
-            *drawing(budget, budgets(own_best.cells, metric), metric, caption=by_budget),
+            *drawing(budget, trials, metric, caption=by_budget),
         ],
         tables=tables,
         shown=tables[::-1],
@@ -63,13 +70,6 @@ def own_best_tables(own_best: OwnBest, criteria: Criteria) -> list[Table]:
     tables = [best_table(own_best, criteria)] if len(own_best.best) else []
     if len(own_best.cells):
         tables.append(by_value_table(own_best, criteria))
-    by_budget = budgets(own_best.cells, criteria.metric)
-    if len(by_budget):
-        trial = (
-            "A trial is a combination of the tuned values; its score is the mean over the seeds "
-            "that choose."
-        )
-        tables.append(budget_table(by_budget, criteria.metric, trial))
     return tables
 
 
