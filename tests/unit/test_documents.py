@@ -1,5 +1,7 @@
 """Saved predictions: reading, pairing, and statistics by document, length and class, by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -244,6 +246,7 @@ def test_documents_of_a_group_are_judged_together(tmp_path):
     assert (found["n_documents"], found["n_groups"]) == (6, 3)
     # Seed by seed three documents of one group and one of another: signs of 3 and 1.
     assert found["p_mcnemar"] == [0.5, 0.5]
+    assert judge_documents(replace(paired, group=None))["p_mcnemar"] == [0.5, 0.5]  # a split each
     expected = over.hierarchical_bootstrap(paired.difference, groups=groups)
     assert (found["documents_low"], found["documents_high"]) == expected
     expected = over.hierarchical_bootstrap(paired.difference, 0.9, groups=groups)
@@ -304,12 +307,13 @@ def test_each_document_is_in_one_bin_and_bins_are_pandas_quantiles(lengths, bins
 
 def confusions(label, predicted, baseline, length=1):
     """A Paired from the classes that each operator predicts with each seed."""
-    documents = pd.DataFrame({"length": length, "label": label})
+    group = np.arange(len(label))
+    documents = pd.DataFrame({"length": length, "label": label, "group": group})
     fused, base = (
         [documents.assign(predicted=row, value=100.0 * np.equal(row, label)) for row in rows]
         for rows in (predicted, baseline)
     )
-    return Paired(list(range(len(fused))), fused, base, np.arange(len(label)))
+    return Paired(list(range(len(fused))), fused, base, group)
 
 
 def test_the_confusion_difference_of_three_classes_is_the_mean_over_seeds():

@@ -137,7 +137,9 @@ def judge_documents(paired: Paired) -> dict[str, Any]:
     }
     if "label" in paired.base[0]:
         pairs = zip(paired.fused, paired.base, strict=True)
-        row["p_mcnemar"] = [over.p_mcnemar(a["value"] > 0, b["value"] > 0, group) for a, b in pairs]
+        row["p_mcnemar"] = [
+            over.p_mcnemar(a["value"] > 0, b["value"] > 0, b["group"]) for a, b in pairs
+        ]
     return row
 
 
