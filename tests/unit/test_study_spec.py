@@ -9,7 +9,7 @@ from posfuse.config import CONF_DIR
 from posfuse.errors import InputError
 from posfuse.runs.seeds import seeds_of
 from posfuse.study.arm_sweep import overrides
-from posfuse.study.given import check_extra, split_searchpath
+from posfuse.study.given import check_extra
 from posfuse.study.reading import read_study
 from refusals import refusal
 from study_runs import GOOD, write_study
@@ -258,13 +258,3 @@ def test_a_search_path_is_relative_to_the_studys_file_or_a_package(
     assert refusal(read_study, written(**changes)).endswith(wanted)
     _, study = read_study(written(**changes | {"settings": {}}), ["/further"])
     assert study.searchpath == [str(place), "/further"]
-
-
-def test_a_search_path_on_the_command_line():
-    assert split_searchpath(["a=1", "hydra.searchpath=[my_conf,'file:///b c']"]) == (
-        ["my_conf", "file:///b c"],
-        ["a=1"],
-    )
-    for wrong in ("my_conf", "[1]", "[a", ""):
-        found = refusal(split_searchpath, [f"hydra.searchpath={wrong}"])
-        assert "must be a list of folders, such as" in found

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from posfuse.process import signals
 from posfuse.process.arguments import refuse_twice
-from posfuse.study.given import check_extra, config_folder, split_searchpath, study_file
+from posfuse.process.config_folders import config_folder, split_searchpath
+from posfuse.study.given import check_extra, study_file
 
 
 def main(arguments: Namespace) -> None:

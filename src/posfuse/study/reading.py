@@ -10,13 +10,14 @@ from posfuse.config import CONF_DIR
 from posfuse.errors import InputError
 from posfuse.limits import check_name
 from posfuse.process.arguments import check_protocol
+from posfuse.process.config_folders import config_folder
 from posfuse.runs.identity import is_neutral
 from posfuse.runs.schemas import Problems, read_as, refuse
 from posfuse.runs.seeds import MOST, seeds_of
 from posfuse.statistics.power import seeds_needed
 from posfuse.statistics.sequential import Looks
 from posfuse.study.arm_sweep import NO_TEXT, is_group
-from posfuse.study.given import config_folder, is_of_launcher, is_set_by_study, study_file
+from posfuse.study.given import is_of_launcher, is_set_by_study, study_file
 from posfuse.study.looks import can_decide
 from posfuse.study.repeats import FAR
 from posfuse.study.spec import BEYOND, NULL_ARM, Evaluation, Hypothesis, Study, Tuning, Values

@@ -13,9 +13,10 @@ from rich.console import Console
 
 from posfuse.errors import InputError
 from posfuse.process.arguments import shell_line
+from posfuse.process.config_folders import SEARCH
 from posfuse.study import caveats, forecast
 from posfuse.study.arm_sweep import OUTPUT, ArmSweep, RunsFailed
-from posfuse.study.given import PATH, SEARCH
+from posfuse.study.given import PATH
 from posfuse.study.looks import Progress, progress
 from posfuse.study.plan import Plan, finalists
 from posfuse.study.reading import read_study
