@@ -2,7 +2,8 @@
 
 import pytest
 
-from posfuse.process.config_folders import check_config_folders, split_searchpath
+from posfuse.config import CONF_DIR
+from posfuse.process.config_folders import check_config_folders, config_folder, split_searchpath
 from refusals import refusal
 
 
@@ -41,3 +42,19 @@ def test_other_options_name_no_folder(here):
     check_config_folders(
         ["fusion=own", "--config-name", "nope", "-cd", "mine", "-m", "--cfg", "job"]
     )
+
+
+def test_a_file_that_hydra_would_ignore_is_refused(here):
+    """The user would train posfuse's operator instead of the own one."""
+    (here / "mine/study").mkdir()
+    (here / "mine/study/demo.yaml").write_text("question: Why?")  # Hydra does not read studies
+    file = here / "mine/fusion/add.yaml"
+    file.write_bytes((CONF_DIR / "fusion/add.yaml").read_bytes())  # a copy changes nothing
+    check_config_folders(["-cd", "mine"])
+    file.write_text("{name: add, _target_: own.Add}")
+    wanted = (
+        "mine/fusion/add.yaml: Hydra reads posfuse's own conf/fusion/add.yaml instead; rename this "
+        "file, and its key name if it has one"
+    )
+    assert refusal(check_config_folders, ["hydra.searchpath=[mine]"]) == wanted
+    assert refusal(config_folder, "searchpath", here, "mine") == f"{here}/{wanted}"

@@ -7,6 +7,7 @@ from pathlib import Path
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
+from posfuse.config import CONF_DIR
 from posfuse.errors import InputError
 from posfuse.process.arguments import split
 
@@ -15,8 +16,8 @@ FILE, PACKAGE = "file://", "pkg://"  # Hydra's notation of a folder, and of a pa
 
 
 def check_config_folders(arguments: list[str]) -> None:
-    """Raise InputError if the arguments of posfuse train name a folder that does not exist. Hydra
-    only warns. Other addresses are not checked."""
+    """Raise InputError if the arguments of posfuse train name a folder that does not exist, or one
+    with a file that Hydra would ignore. Hydra only warns. Other addresses are not checked."""
     overrides, options = split(arguments)
     given = [(OPTION, folder) for folder in _values(options)]
     given += [(SEARCH.removesuffix("="), folder) for folder in split_searchpath(overrides)[0]]
@@ -37,13 +38,28 @@ def _values(options: list[str]) -> list[str]:
 
 def config_folder(key: str, start: Path, folder: str) -> str:
     """A folder of config files, or that of a package (`pkg://name`), as an absolute path. Raises
-    InputError, which names the key, if there is no such folder."""
+    InputError, which names the key, if there is no such folder, or if Hydra would ignore one of
+    its files."""
     path = start / folder.removeprefix(FILE)
     if folder.startswith(PACKAGE):
         path = _package_folder(key, folder.removeprefix(PACKAGE).replace("/", "."))
     if not path.is_dir():
         raise InputError(f"{key}: no folder {path.resolve()}; name another")
+    _refuse_ignored(path)
     return str(path.resolve())
+
+
+def _refuse_ignored(folder: Path) -> None:
+    """Raise InputError if conf/ has another file with the path of a file in this folder, because
+    Hydra reads conf/ first. Files of studies are not read by Hydra."""
+    for file in sorted(CONF_DIR.rglob("*.yaml")):
+        place = file.relative_to(CONF_DIR)
+        own, is_study = folder / place, place.parts[0] == "study"
+        if not is_study and own.is_file() and own.read_bytes() != file.read_bytes():
+            raise InputError(
+                f"{own}: Hydra reads posfuse's own conf/{place.as_posix()} instead; rename this "
+                "file, and its key name if it has one"
+            )
 
 
 def _package_folder(key: str, name: str) -> Path:
