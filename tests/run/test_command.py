@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from posfuse import train
+from posfuse.config import CONF_DIR
 from posfuse.errors import InputError
 from posfuse.limits import NAME_LETTERS
 from posfuse.process import devices
@@ -198,6 +199,16 @@ def test_overrides_may_stand_on_both_sides_of_an_option(command, tmp_path):
     assert shown == (0, "3\n", "")
     wrong = command("a=1", "--config-dir", tmp_path / "conf", "fusion=foo")
     assert_one_line(wrong, "fusion: no 'foo'; use one of add, ")
+
+
+def test_the_file_of_a_task_may_set_the_monitor(command, tmp_path):
+    """As docs/tasks.md says of a task without an accuracy."""
+    own = tmp_path / "conf/task/own.yaml"
+    own.parent.mkdir(parents=True)
+    first = (CONF_DIR / "task/language_model.yaml").read_text().splitlines()[0]
+    own.write_text(f"{first}\ntask: {{name: own}}\ntrainer: {{monitor: metric}}\n")
+    shown = ["--cfg", "job", "--package", "trainer.monitor"]
+    assert command("-cd", tmp_path / "conf", "task=own", *shown) == (0, "metric\n", "")
 
 
 def test_a_launcher_names_the_packages_that_it_needs(command, corpus, monkeypatch):
