@@ -43,6 +43,9 @@ MISTAKES = {
     "hydra.launcher.n_jobs=2": "choose a launcher that has it, such as hydra/launcher=parallel",
     "hydra.sweeper.n_trials=3": "choose a sweeper that has it, such as hydra/sweeper=optuna",
     "optim.lr=1,2": "error: optim.lr=1,2: several values; add -m for a sweep, or write key=[a,b]",
+    "hydra/sweeper=optuna optim.lr=interval(1,2)": "error: optim.lr=interval(1,2): several values; "
+    "add -m for a sweep\n",
+    "fusion=choice(add,concat)": "error: fusion=choice(add,concat): several values; add -m for a ",
     "-m fusion=add,concat --cfg job": "ValueError: Only one of --run, --multirun, --cfg",
     "experiment=quickstart": "error: experiment=quickstart: this is a sweep over data, encoding, ",
     "experiment=table2 fusion=add": "error: experiment=table2: this is a sweep over ",
@@ -52,6 +55,11 @@ MISTAKES = {
     "trainer=true": "error: trainer=true: ",
     "data.corpus.id=x": "error: data.corpus.id=x: ",
 }
+
+
+def test_several_values_with_spaces_are_named_without_other_arguments(command):
+    result = command("hydra/sweeper=optuna", "optim.lr=tag(log, interval(1, 2))")
+    assert_one_line(result, "error: optim.lr=tag(log, interval(1, 2)): several values; add -m")
 
 
 def test_a_mistake_in_the_config_is_one_line_before_any_data(command, tmp_path):

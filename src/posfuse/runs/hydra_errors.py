@@ -31,8 +31,10 @@ def line_of(error: Exception) -> str:
         line = f"{type(error).__name__}: {line}; set HYDRA_FULL_ERROR=1 to see the traceback"
         if own := [v for v in local if isinstance(v, Override) and not v.is_hydra_override()]:
             return f"{own[0].input_line}: {line}"
-    elif re.match(r"(?!hydra\.)\S+: ", line):
-        return line
+    else:
+        is_placed = any(line.startswith(f"{argument}: ") for argument in sys.argv[1:])
+        if is_placed or re.match(r"(?!hydra\.)\S+: ", line):
+            return line
     suspects = [a for a in sys.argv[1:] if re.match(r"[~+]|hydra|.*\$\{", a)]
     if not (suspects or isinstance(error, HydraException)):
         suspects = [a for a in sys.argv[1:] if (config.CONF_DIR / a.partition("=")[0]).is_dir()]
@@ -52,6 +54,8 @@ def one_line(error: BaseException) -> str:
         choice = config.CONF_DIR / several[1].partition("=")[0]
         for_a_list = "" if choice.is_dir() else ", or write key=[a,b] for a list"
         return f"{several[1]}: several values; add -m for a sweep{for_a_list}"
+    if sweeps := re.match(r"Sweep parameters '(.*)' requires --multirun$", text):
+        return f"{sweeps[1]}: several values; add -m for a sweep"
     if isinstance(error, MissingConfigException) and error.options:
         group, _, name = str(error.missing_cfg_file).rpartition("/")
         return f"{place}{group}: no {name!r}; {nearest(name, error.options)}"
