@@ -170,8 +170,12 @@ FILES = [
     ("encoding/list", b"- 1\n", [], ["raised while composing config", "encoding/list"]),
     ("encoding/word", b"words\n", [], ["encoding.words: unknown key", "encoding/word.yaml"]),
     # An operator's file may have keys of its own.
-    ("fusion/word", b"words\n", [], ["fusion.name", "fusion=word"]),
-    ("data/empty", b"", [], ["data.name", "data=empty"]),
+    ("fusion/word", b"words\n", [],
+     ["fusion=word", "'fusion.name' not found; choose a file of fusion that has the key name\n"]),
+    ("encoding/noname", b"table: {}\n", [],
+     ["encoding=noname", "encoding.name; choose a file of encoding that has the key name\n"]),
+    ("data/empty", b"", [],
+     ["data=empty", "data.name; choose a file of data that has the key name\n"]),
     ("data/empty", b"", ["trainer.foo=1"], ["error: trainer.foo: unknown key"]),
 ]  # fmt: skip
 

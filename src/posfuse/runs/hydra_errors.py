@@ -66,6 +66,8 @@ def one_line(error: BaseException) -> str:
     if not isinstance(own[0], errors.ConfigKeyError | errors.ConfigAttributeError):
         why = " ".join(str(own[0]).partition("full_key:")[0].split()).removesuffix(".")
         fix = "write [a,b] for a list" if "ListConfig" in why else "give another value"
+        if lost := re.search(r"(?:key '|value: )(data|encoding|fusion)\.name\b", why):
+            fix = f"choose a file of {lost[1]} that has the key name"  # which names the folder
         return f"{place}{key}: {why}; {fix}"
     fix = f"an option of this part needs a +, as in +{key}=VALUE"
     if dataclasses.is_dataclass(part):
