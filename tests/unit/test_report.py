@@ -668,6 +668,17 @@ def test_every_claim_of_the_users_own_file_gets_a_verdict(tmp_path):
     assert (root / "report" / "index.html").read_text().count('class="verdict ') == 1
 
 
+def test_the_line_on_a_claim_has_the_whole_name_of_the_variant(tmp_path):
+    """The user copies it into the file of claims."""
+    variant = f"a=1__{'b' * 90}=2"
+    for fusion, seed in product(("add", "concat"), (0, 1)):
+        write_record(tmp_path, 0.5 + seed / 10, fusion=fusion, seed=seed, variant=variant)
+    own = tmp_path / "claims.yaml"
+    own.write_text("claims: [{name: n, text: Mine., kind: gain, where: {fusion: concat}}]")
+    shown, _ = posfuse_report(tmp_path, "--claims", own)
+    assert f"add`variant:{variant}`to" in "".join(shown.split())
+
+
 def test_a_sweep_is_exploratory_unless_all_its_runs_test_one_frozen_plan(tmp_path):
     """The names of folders do not matter."""
     exploratory = "This sweep is exploratory: "

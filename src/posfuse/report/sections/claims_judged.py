@@ -26,6 +26,7 @@ def section(sweep: Sweep) -> Section:
     for v in verdicts:
         block = Table.grid()
         block.add_column(width=13)
+        block.add_column(overflow="fold")  # keeps the name of a variant whole
         block.add_row(v.verdict.upper(), Text(v.claim.text), style="bold")
         settle = [f"To settle it: {v.settle}"] if v.settle else []
         for line in (*v.numbers, p_values(v), *settle):
