@@ -261,12 +261,16 @@ def _number_labels(parts: dict[str, Split], given: list[str] | None, labelled: b
                 parts[split] = replace(part, labels=part.labels.astype(np.int64))
     _check_spelling(parts)
     train = parts["train"]
-    types: dict[str, str] = {}  # the first file with each type of label
+    types: dict[str, tuple[str, int]] = {}  # the first file and row with each type of label
     for part in parts.values():
-        for label in part.labels.tolist():
-            types.setdefault(type(label).__name__, part.source.name)
+        for label, row in zip(part.labels.tolist(), part.rows.tolist(), strict=True):
+            types.setdefault(type(label).__name__, (part.source.name, row))
     if len(types) > 1:
-        places = " and ".join(f"{kind} in {name}" for kind, name in types.items())
+        is_one_file = len({name for name, _ in types.values()}) == 1
+        places = " and ".join(
+            f"{kind} in {f'row {row}' if is_one_file else name}"
+            for kind, (name, row) in types.items()
+        )
         raise InputError(f"{train.source.name}: labels are of type {places}; use one type")
     values = sorted(set(train.labels.tolist()))
     if labelled and len(values) < 2:
