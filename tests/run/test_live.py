@@ -167,14 +167,14 @@ def test_an_offline_run_replaces_the_earlier_log_when_it_has_started(
 
 @pytest.mark.parametrize(
     ("mode", "reason"),
-    [("online", "No API key"), ("elsewhere", "mode: Input should be 'online', 'offline'")],
+    [("online", "W&B: No API key"), ("elsewhere", "WANDB_MODE: Input should be 'online', 'off")],
 )
 def test_what_wandb_refuses_is_one_line(mode, reason, cfg, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", mode)
     monkeypatch.setenv("WANDB_API_KEY", "")
     with restarted():
         error = refusal(train, cfg, tmp_path / "run")
-    assert error.startswith(f"W&B: {reason}")
+    assert error.startswith(reason)
     assert (f"    {error}\n" in PAGE.read_text()) == (mode == "online")
     assert "logger.mode=off" in error
     assert ".;" not in error

@@ -88,8 +88,10 @@ def start_run(cfg: Config, folder: Path, facts: records.Record) -> "wandb.Run":
         run = server.start(facts, cfg.logger, folder, own, dir=folder, mode=mode)
     except Exception as error:  # W&B raises private types if its process was killed
         server.end_process()
+        why = server.text_of(error)
+        key = "WANDB_MODE" if why.startswith("mode: ") else "W&B"  # logger.mode was checked before
         raise InputError(  # logger.mode takes precedence over WANDB_MODE
-            f"W&B: {server.text_of(error)}; correct it, or set logger.mode=offline to train "
+            f"{key}: {why.removeprefix('mode: ')}; correct it, or set logger.mode=offline to train "
             "without a server, or logger=none to train without W&B"
         ) from error
     for log in earlier:  # not before, because W&B may refuse to start
