@@ -93,10 +93,6 @@ def status_of(name: str = "--help", *arguments: str) -> str | int | None:
                 from posfuse import options  # imports Hydra; the overview does not need it
 
                 given = [options.parse(name, each.summary, arguments)]
-            else:
-                from posfuse.process.config_folders import check_config_folders  # imports Hydra
-
-                check_config_folders(list(arguments))
             left_out = import_module(each.module).main(*given)
             return "\n".join(f"error: {line}" for line in left_out or ())
     except SystemExit as end:

@@ -4,7 +4,7 @@ import dataclasses
 import math
 import re
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import Any
@@ -68,6 +68,14 @@ def check_folder(key: str, folder: str) -> None:
     if not folder.strip() or place == Path(place.anchor):
         what = "the root of the file system" if folder.strip() else "empty"
         raise InputError(f"{key}: {folder!r} is {what}; name a folder with {key}=FOLDER")
+
+
+def meanings(part: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Each key of a config, or of a part of it, with its meaning."""
+    for f in dataclasses.fields(part):
+        yield prefix + f.name, f.metadata.get("meaning", "")
+        if dataclasses.is_dataclass(f.type):
+            yield from meanings(f.type, f"{prefix}{f.name}.")
 
 
 def limits_of(metadata: Mapping[str, Any]) -> str:

@@ -24,6 +24,7 @@ from posfuse.data.corpora import use_only_hub_cache
 from posfuse.errors import HubUnreachable, InputError, TrainingError, lacks_memory
 from posfuse.process import signals
 from posfuse.process.arguments import file_options, overrides_first, shell_line
+from posfuse.process.config_folders import check_config_folders
 from posfuse.process.devices import device_of
 from posfuse.runs import configs, hydra_errors, records
 from posfuse.runs.checks import checked, task_of
@@ -53,6 +54,7 @@ def main() -> None:
     os.environ["HYDRA_FULL_ERROR"] = "1"  # makes Hydra raise its errors; they are formatted below
     try:
         sys.argv[1:] = overrides_first(sys.argv[1:])
+        check_config_folders(sys.argv[1:])
         job()
     except InputError as error:
         raise InputError(one_line(error)) from error

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator
 from io import TextIOWrapper
 from traceback import walk_tb
-from typing import Any
 
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
@@ -15,6 +14,7 @@ from yaml import YAMLError
 
 from posfuse import config
 from posfuse.errors import NO_MEMORY, InputError, lacks_memory
+from posfuse.limits import meanings
 from posfuse.runs.nearest import nearest
 
 
@@ -31,10 +31,8 @@ def line_of(error: Exception) -> str:
         line = f"{type(error).__name__}: {line}; set HYDRA_FULL_ERROR=1 to see the traceback"
         if own := [v for v in local if isinstance(v, Override) and not v.is_hydra_override()]:
             return f"{own[0].input_line}: {line}"
-    else:
-        is_placed = any(line.startswith(f"{argument}: ") for argument in sys.argv[1:])
-        if is_placed or re.match(r"(?!hydra\.)\S+: ", line):
-            return line
+    elif re.match(r"(?!hydra\.)\S+: ", line) or line.startswith(tuple(f"{a}: " for a in sys.argv)):
+        return line
     suspects = [a for a in sys.argv[1:] if re.match(r"[~+]|hydra|.*\$\{", a)]
     if not (suspects or isinstance(error, HydraException)):
         suspects = [a for a in sys.argv[1:] if (config.CONF_DIR / a.partition("=")[0]).is_dir()]
@@ -50,12 +48,13 @@ def one_line(error: BaseException) -> str:
         why = " ".join(str(error.__cause__ or "not an override that Hydra can read").split())
         return f"{error.override}: {why}; write key=value, or 'key=\"value\"' with quotes"
     place = "".join(f"{f}.yaml: " for f in re.findall(r"^In '((?!hydra/)[^']+/[^']+)'", text))
-    if several := re.match(r"Ambiguous value for argument '(.*?)' 1\.", text):
-        choice = config.CONF_DIR / several[1].partition("=")[0]
-        for_a_list = "" if choice.is_dir() else ", or write key=[a,b] for a list"
-        return f"{several[1]}: several values; add -m for a sweep{for_a_list}"
-    if sweeps := re.match(r"Sweep parameters '(.*)' requires --multirun$", text):
-        return f"{sweeps[1]}: several values; add -m for a sweep"
+    if several := re.match(
+        r"(Ambiguous value for argument|Sweep parameters) '(.*?)' (1|req)", text
+    ):
+        choice = config.CONF_DIR / several[2].partition("=")[0]
+        is_list = several[3] == "1" and not choice.is_dir()
+        for_a_list = ", or write key=[a,b] for a list" * is_list
+        return f"{several[2]}: several values; add -m for a sweep{for_a_list}"
     if isinstance(error, MissingConfigException) and error.options:
         group, _, name = str(error.missing_cfg_file).rpartition("/")
         return f"{place}{group}: no {name!r}; {nearest(name, error.options)}"
@@ -72,7 +71,7 @@ def one_line(error: BaseException) -> str:
     fix = f"an option of this part needs a +, as in +{key}=VALUE"
     if dataclasses.is_dataclass(part):
         whole = config.Config if part.__module__ == config.__name__ else part
-        fix = nearest(key, [f.name for f in dataclasses.fields(part)], dict(_meanings(whole)))
+        fix = nearest(key, [f.name for f in dataclasses.fields(part)], dict(meanings(whole)))
     if of_hydra := re.match(r"hydra\.(launcher|sweeper)\.", key):
         name, other = of_hydra[1], {"launcher": "parallel", "sweeper": "optuna"}[of_hydra[1]]
         fix = f"choose a {name} that has it, such as hydra/{name}={other}"
@@ -86,11 +85,3 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         yield error
         is_hydras = isinstance(error, HydraException | errors.OmegaConfBaseException)
         error = error.__cause__ or (error.__context__ if is_hydras else None)
-
-
-def _meanings(part: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Each key of a schema with its meaning."""
-    for field in dataclasses.fields(part):
-        yield prefix + field.name, field.metadata.get("meaning", "")
-        if dataclasses.is_dataclass(field.type):
-            yield from _meanings(field.type, f"{prefix}{field.name}.")
