@@ -171,13 +171,19 @@ def test_a_study_with_an_interpolation_is_refused_because_its_plan_could_not_be_
     assert "has ${...}; write the value there instead" in found
 
 
-def test_an_unknown_study_is_one_line():
+def test_an_unknown_study_is_one_line(tmp_path, monkeypatch):
     found = refusal(read_study, "nope")
     assert found.startswith("nope: no such study; use one of ")
     assert found.endswith(", or write nope.yaml in this folder or in --config-dir")
     assert refusal(read_study, "own_bst").startswith("own_bst: no such study; use own_best, or ")
     line = "nope.yaml: no such file; docs/studies.md has an example"
     assert refusal(read_study, "nope.yaml") == line
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.csv", "demo"):
+        (tmp_path / name).touch()
+    line = "a.csv: the name of a study's file must end in .yaml; rename it"
+    assert refusal(read_study, "a.csv") == line
+    assert read_study("demo")[0] == "demo"  # of conf/study
 
 
 @pytest.mark.parametrize("place", ["", "conf", "conf/study"])
@@ -237,6 +243,8 @@ def test_overrides_that_would_change_the_study_are_refused():
     for key in ("seed", "sweep_id", "output_dir", "experiment", "sweep.plan", "hydra.sweep.dir"):
         found = refusal(check_extra, [f"{key}=x"])
         assert found == f"{key}=x: a study sets this key itself; remove it"
+    wanted = "b.yaml: not an override, such as logger=none; give one study"
+    assert refusal(check_extra, ["logger=none", "b.yaml"]) == wanted
 
 
 def test_a_key_that_cannot_change_a_result_may_be_in_settings_or_on_the_command_line(written):

@@ -31,6 +31,8 @@ def study_file(name: str, searchpath: Sequence[str] = ()) -> Path:
         )
     if files:
         return files[0]
+    if path.is_file():
+        raise InputError(f"{path}: the name of a study's file must end in .yaml; rename it")
     known = [p.stem for p in sorted((CONF_DIR / "study").glob("*.yaml"))]
     raise InputError(
         f"{name}: no such study; {nearest(name, known)}, or write {name}.yaml in this folder or in "
@@ -56,6 +58,8 @@ def check_extra(extra: list[str]) -> None:
         key = override.lstrip("+~").partition("=")[0]
         if override.startswith("-"):
             raise InputError(f"{override}: unknown option; posfuse study --help shows all")
+        if "=" not in override and not override.startswith("~"):
+            raise InputError(f"{override}: not an override, such as logger=none; give one study")
         if is_set_by_study(key):
             raise InputError(f"{override}: a study sets this key itself; remove it")
         if not (is_of_launcher(key) or is_neutral(key) or override.startswith(PATH)):
