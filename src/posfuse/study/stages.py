@@ -8,7 +8,7 @@ import pandas as pd
 
 from posfuse.errors import InputError
 from posfuse.runs.folders import started_in
-from posfuse.runs.identity import differing, own_code
+from posfuse.runs.identity import own_code
 from posfuse.runs.proposals import Proposals, optuna_for
 from posfuse.statistics.contrasts import UNDECIDED
 from posfuse.study import plan as plans
@@ -154,8 +154,8 @@ class Stages:
         """True if the arms have the configs and the code of the plan. Otherwise the plan must be
         frozen again. Raises InputError if test seeds ran with the others."""
         configs, code = self._identities(plan.choices)
-        changed = differing(plan.configs, configs)
-        recoded = differing(plan.code, code) if plan.code else []
+        changed = [arm for arm in configs if configs[arm] != plan.configs.get(arm)]
+        recoded = [arm for arm in configs if code.get(arm) != plan.code.get(arm)] * bool(plan.code)
         fix = "copy the study's file to a new name and give it fresh test seeds"
         if changed and self.has_tested():
             raise InputError(
