@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
@@ -175,17 +174,17 @@ def freeze(
     choices: dict[str, Choice],
     configs: dict[str, str],
     folder: Path,
-    code: Mapping[str, str] = MappingProxyType({}),
+    code: dict[str, str] | None = None,
 ) -> Plan:
     """Write plan.yaml. Its digest covers the study, the choices, each arm's composed config and the
     user's own code in it, and the time."""
-    frozen = records.now()
+    frozen, code = records.now(), code or {}
     content = {
         "numerics": identity.NUMERICS,
         "frozen": frozen,
         "choices": {arm: asdict(choice) for arm, choice in choices.items()},
         "configs": configs,
-        **({"code": dict(code)} if code else {}),
+        **({"code": code} if code else {}),
         "study": _content(study),
     }
     digest = digest_of(content)
@@ -193,7 +192,7 @@ def freeze(
     with records.replacing(folder / PLAN) as part:
         text = yaml.safe_dump({"digest": digest, **content}, sort_keys=False, allow_unicode=True)
         part.write_text(HEADER + text, encoding="utf-8")
-    return Plan(study, choices, configs, digest, frozen, code=dict(code))
+    return Plan(study, choices, configs, digest, frozen, code=code)
 
 
 def _content(study: Study) -> dict[str, Any]:

@@ -152,10 +152,12 @@ class Stages:
 
     def _is_current(self, plan: Plan) -> bool:
         """True if the arms have the configs and the code of the plan. Otherwise the plan must be
-        frozen again. Raises InputError if test seeds ran with the others."""
+        frozen again. Raises InputError if test seeds ran with those of the plan."""
         configs, code = self._identities(plan.choices)
         changed = [arm for arm in configs if configs[arm] != plan.configs.get(arm)]
-        recoded = [arm for arm in configs if code.get(arm) != plan.code.get(arm)] * bool(plan.code)
+        recoded = []
+        if plan.code:
+            recoded = [arm for arm in configs if code.get(arm) != plan.code.get(arm)]
         fix = "copy the study's file to a new name and give it fresh test seeds"
         if changed and self.has_tested():
             raise InputError(
