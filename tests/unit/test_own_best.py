@@ -221,9 +221,13 @@ def test_a_best_value_at_the_edge_of_its_grid_is_flagged():
     # A grid of one value has no edge.
     one = {key: value for key, value in RUNS.items() if key[0] == "add" or key[1] == 2.0}
     assert edges(own_best(frame(one), Criteria())) == {"add": True, "concat": False}
+    for table in own_best_tables(own_best(frame(), Criteria()), Criteria()):
+        assert table.marks in table.caption
+        assert "‡" in table.marks
     inside = own_best(frame(RUNS | {("add", 0.5): ([1], [1])}), Criteria())
     best, by_scale = own_best_tables(inside, Criteria())
     assert "‡" not in best.caption + by_scale.caption + str(best.rows) + str(by_scale.rows)
+    assert (best.marks, by_scale.marks[:2]) == ("", "* ")
 
 
 def test_a_learned_scale_counts_as_the_scale_that_it_starts_from():

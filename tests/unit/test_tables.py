@@ -70,6 +70,8 @@ def test_table_1_has_ours_theirs_and_a_bag_of_words():
     first = table.numbers.iloc[0]
     assert (first["published_mean"], first["published_std"]) == (59.22, 0.32)
     assert table.numbers["disagrees"].tolist() == [False, True]
+    assert table.marks.startswith("† differs")
+    assert table.marks in table.caption
 
 
 def test_table_2_has_latency_and_table_3_every_encoding():

@@ -3,6 +3,7 @@
 import io
 import random
 import re
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -53,6 +54,13 @@ WIDE = table(COLUMNS, [
     [data, "rope", f, "8", f"+{n}.83 ± 13.33", "-18.5 to +94.8", "", f"by {n} points"]
     for data, (n, f) in product(CORPORA, enumerate(FUSIONS))
 ])  # fmt: skip
+
+
+def test_marks_in_cells_are_explained_above_the_table():
+    plain = Table("n", "Title", "A caption.", ["f", "mean"], [["add", "8.20*"]], pd.DataFrame())
+    marked = replace(plain, marks="* the best mean.")
+    assert rows_of(marked, 80) == ["Title", "* the best mean.", "f mean", "add 8.20*"]
+    assert rows_of(plain, 80) == ["Title", "f mean", "add 8.20*"]
 
 
 def test_a_table_leaves_out_columns_that_say_nothing_and_states_those_of_one_value():

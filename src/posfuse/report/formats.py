@@ -60,6 +60,8 @@ class Fitted:
         yield Text(table.title, style="italic")
         if table.caption:  # the texts of all rows
             yield Text(table.caption.rstrip())
+        if table.marks:
+            yield Text(table.marks)
         names = count_names(table)
         if names > 1 and sum(least for least, _ in widths(table)) > width + GAP:
             table, names = group_rows(table, names), 1

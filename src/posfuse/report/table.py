@@ -26,6 +26,7 @@ class Table:
     columns: list[str]
     rows: list[list[str]]
     numbers: pd.DataFrame  # the contents of the CSV file
+    marks: str = ""  # the meaning of marks in cells, for a terminal, which shows no caption
 
     @cached_property
     def numeric(self) -> list[bool]:
@@ -42,7 +43,7 @@ def table_of(
     """A table with one row for each row of the frame.
 
     `keys` are the first columns, unchanged from the frame; by default the columns that name a
-    comparison. `texts` are name, title and caption.
+    comparison. `texts` are name, title, caption and marks.
     """
     if not keys:
         named = [axis for axis in ("data", "encoding", "fusion") if axis in frame]

@@ -24,7 +24,7 @@ MARK = "*"  # an operator's own best values
 EDGE = "‡"  # a best value at the end of the tried values
 AT_EDGE = (
     f"{EDGE} the best value is the smallest or largest that the operator was run with, so a value "
-    "beyond may be better. "
+    "beyond may be better."
 )
 BIAS = (
     "Such a choice favours an operator that has more values near its best one; --select-seeds "
@@ -88,6 +88,7 @@ def best_table(own_best: OwnBest, criteria: Criteria) -> Table:
     chosen = chosen_by(best, criteria)
     bias = BIAS if "the same seeds" in chosen else ""
     edges = any(best[f"{of}{key}_edge"].any() for key in keys for of in ("", "baseline_"))
+    marks = AT_EDGE * edges
     return table_of(
         best,
         columns,
@@ -97,9 +98,10 @@ def best_table(own_best: OwnBest, criteria: Criteria) -> Table:
         f"interval. {at_paper}at best: each operator at the {keys_of(best)} with its {metric.best} "
         f"mean validation {metric.title} ({chosen}). n, the p-values (Holm-adjusted over this "
         "table) and the verdict belong to the difference at best. "
-        f"{AT_EDGE if edges else ''}{bias}"
+        f"{marks}{' ' * edges}{bias}"
         "gate_constant and add_scaled learn one number that weighs position against content, so "
         f"their gain is a gain of scale only. {outside_family(best, criteria)}".rstrip(),
+        marks=marks,
     )
 
 
@@ -118,7 +120,11 @@ def by_value_table(own_best: OwnBest, criteria: Criteria) -> Table:
             named = [at_value[label].iloc[0] for label in labels]
             rows.append([*named, *by_fusion(at_value, fusions, write)])
     edges = any(cells[f"{key}_edge"].any() for key in keys)
-    at_edge = f"{EDGE} this best value is at the end of the tried ones. "
+    marks = (
+        f"{MARK} the operator's {metric.best} mean validation {metric.title} "
+        f"({chosen_by(own_best.best, criteria)})."
+    )
+    marks += f" {EDGE} this best value is at the end of the tried ones." * edges
     scale = (
         f"Embeddings are multiplied by {KEYS['scale']} before fusion. A learned scale starts at "
         "the paper's, sqrt_d, and counts as that value."
@@ -127,12 +133,11 @@ def by_value_table(own_best: OwnBest, criteria: Criteria) -> Table:
         f"by_{'_'.join(keys)}",
         f"By {'token ' if 'scale' in keys else ''}{_words(keys)}",
         f"Test {metric.level} of each operator at each value, with its spread over seeds and the "
-        f"number of seeds. {MARK} the operator's {metric.best} mean validation {metric.title} "
-        f"({chosen_by(own_best.best, criteria)}). {at_edge if edges else ''}"
-        f"{scale if 'scale' in keys else ''}".strip(),
+        f"number of seeds. {marks} {scale if 'scale' in keys else ''}".strip(),
         [*labels, *fusions],
         rows,
         cells,
+        marks,
     )
 
 

@@ -21,9 +21,12 @@ MARK = "†"  # our number disagrees with the paper's
 BAG = "bag of words"
 BAGS = {"bag_of_words": BAG, "bag_with_ends": f"{BAG}, first and last symbol"}  # by column
 BY_CELL = "mean ± standard deviation over seeds, number of seeds in brackets."
+DIFFERS = (
+    f"{MARK} differs from the published mean (Welch's test, p < 0.05; with one seed, outside the "
+    "95 % prediction interval)."
+)
 OF_PUBLISHED = (
-    f" {MARK} differs from the published mean (Welch's test, p < 0.05; with one seed, outside the "
-    "95 % prediction interval). The spreads in the paper's Table 1 are too small to be standard "
+    f" {DIFFERS} The spreads in the paper's Table 1 are too small to be standard "
     "deviations over seeds; its Table 3 prints larger ones for the same cells."
 )
 OF_BAGS = (
@@ -138,7 +141,8 @@ def _by_fusion(
         if group["published_mean"].notna().any():
             rows.append([*labels, "published", *by_fusion(group, fusions, _theirs)])
         rows += [[*labels, bag, *[accuracy] * len(fusions)] for bag, accuracy in _bags(first)]
-    return Table(name, title, caption, [*keys, "from", *fusions], rows, cells)
+    marks = DIFFERS * bool(cells["disagrees"].any())
+    return Table(name, title, caption, [*keys, "from", *fusions], rows, cells, marks)
 
 
 def _latency(cells: pd.DataFrame, encoding: str, metric: Metric) -> Table:
