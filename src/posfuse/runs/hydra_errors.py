@@ -48,13 +48,12 @@ def one_line(error: BaseException) -> str:
         why = " ".join(str(error.__cause__ or "not an override that Hydra can read").split())
         return f"{error.override}: {why}; write key=value, or 'key=\"value\"' with quotes"
     place = "".join(f"{f}.yaml: " for f in re.findall(r"^In '((?!hydra/)[^']+/[^']+)'", text))
-    if several := re.match(
-        r"(Ambiguous value for argument|Sweep parameters) '(.*?)' (1|req)", text
-    ):
-        choice = config.CONF_DIR / several[2].partition("=")[0]
-        is_list = several[3] == "1" and not choice.is_dir()
-        for_a_list = ", or write key=[a,b] for a list" * is_list
-        return f"{several[2]}: several values; add -m for a sweep{for_a_list}"
+    if several := re.match(r"(Ambiguous|Sweep)[\w ]+'(.*?)' (1\.|requires)", text):
+        kind, override, _ = several.groups()
+        is_group = (config.CONF_DIR / override.partition("=")[0]).is_dir()
+        for_a_list = ", or write key=[a,b] for a list"
+        for_a_list *= kind == "Ambiguous" and not is_group
+        return f"{override}: several values; add -m for a sweep{for_a_list}"
     if isinstance(error, MissingConfigException) and error.options:
         group, _, name = str(error.missing_cfg_file).rpartition("/")
         return f"{place}{group}: no {name!r}; {nearest(name, error.options)}"
