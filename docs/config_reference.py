@@ -25,10 +25,10 @@ START = """\
     posfuse train --cfg job                # prints the composed config
     eval "$(posfuse --completion bash)"    # lets bash complete commands, groups, choices and keys
 
-Set a key with `key=value`. Choose a file of a group with `group=name`: the groups are the folders
-of `conf/`, and the files state their settings. `python docs/config_reference.py` writes this page
-from `src/posfuse/config.py`. In zsh, run `autoload -U bashcompinit && bashcompinit` before the line
-for bash.
+Set a key with `key=value`. Choose a file of a group with `group=name`: a group is a folder of
+`conf/`, and each file states its settings. `python docs/config_reference.py` writes this page from
+`src/posfuse/config.py`. In zsh, run `autoload -U bashcompinit && bashcompinit` before the line for
+bash.
 """
 CHECKED = {
     "check_folder": "a folder",

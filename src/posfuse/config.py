@@ -34,8 +34,9 @@ class VocabularyConfig:
     min_count: int = option(2, "occurrences below which a word or character is unknown", least=1)
     source: str = one_of("splits whose words are counted", "train", "all")
     unit: str = one_of(
-        "kind of tokens; with bytes the keys above have no effect", "words", "characters", "bytes"
-    )
+        "kind of tokens; with bytes max_size, min_count and source have no effect",
+        "words", "characters", "bytes",
+    )  # fmt: skip
     ending: str = option("", "characters after each document, for a language model")
     file: str | None = option(
         None, "your tokenizer.json, in place of max_size, min_count, source and unit"
@@ -65,24 +66,27 @@ class DataConfig:
     splits: SplitsConfig = field(default_factory=SplitsConfig)
     drop_empty: bool = option(False, "drop documents without text instead of refusing them")
     split_seed: int | str = option(
-        0, "seed of the splits; seed: the run's", choices=("seed",), least=0, most=LARGEST_SEED
-    )
+        0, "seed of the splits; seed: that of the run",
+        choices=("seed",), least=0, most=LARGEST_SEED,
+    )  # fmt: skip
     validation_fraction: float = option(
-        0.1, "fraction of train for a missing validation split, or test split of a .txt file",
+        0.1, "fraction of train for a missing validation split, and test split of a .txt file",
         above=0, below=1,
     )  # fmt: skip
     validation_stratified: bool = option(True, "draw this fraction with the class proportions")
     limit: int | None = option(
-        None, "documents per split, in proportion; of a .txt file the first; null: all", least=1
+        None, "documents per split, stratified; of a .txt file the first lines; null: all", least=1
     )
     vocabulary: VocabularyConfig = field(default_factory=VocabularyConfig)
-    max_len: int = option(512, "tokens; longer documents are cut", least=1, most=MOST_TOKENS)
+    max_len: int = option(
+        512, "tokens per document; longer ones are cut", least=1, most=MOST_TOKENS
+    )
     test_lengths: list[int] = option(
-        list, "tokens; each is a further test split: strings of this length, or texts longer "
-        "than max_len, cut at this length", least=1, most=MOST_TOKENS,
+        list, "tokens; each length is a further test split: strings of this length, or texts "
+        "longer than max_len, cut at this length", least=1, most=MOST_TOKENS,
     )  # fmt: skip
     word_order: str = one_of(
-        "shuffled: each document's tokens in a fixed random order", "original", "shuffled"
+        "shuffled: the tokens of each document are in a fixed random order", "original", "shuffled"
     )
     targets: str = one_of(
         "tokens that a language model predicts; answers: those after the bar; values: every "
@@ -102,13 +106,15 @@ class TaskConfig:
         "classification", "classification, language_model, or another with _target_",
         check=check_name,
     )  # fmt: skip
-    _target_: str | None = option(None, "class of the task; null: the one of its name")
+    _target_: str | None = option(None, "class of the task; null: the class that name stands for")
     output: str = one_of(
-        "last layer of a language model: its own matrix, or the embeddings", "untied", "tied"
-    )
+        "last layer of a language model; untied: a separate matrix; tied: the embeddings",
+        "untied", "tied",
+    )  # fmt: skip
     class_weights: str = one_of(
-        "balanced: weights in the training loss, inverse to a class's frequency", "none", "balanced"
-    )
+        "balanced: the training loss weights each class by its inverse frequency",
+        "none", "balanced",
+    )  # fmt: skip
 
 
 @dataclass
@@ -142,8 +148,9 @@ class EncodingConfig:
     table: dict[str, Any] = option(dict, "`_target_` and arguments of the table to fuse")
     attention: dict[str, Any] = option(dict, "`_target_` and arguments of the part in attention")
     positions: str = one_of(
-        "0, 1, 2, ..., or a random subset of range at each step", "contiguous", "randomized"
-    )
+        "contiguous: 0, 1, 2, ...; randomized: at each step a random subset of encoding.range",
+        "contiguous", "randomized",
+    )  # fmt: skip
     range: int = option(2048, "the largest randomized position + 1", least=1, most=MOST_TOKENS)
 
 
@@ -158,14 +165,16 @@ class ModelConfig:
     activation: str | None = one_of("activation of the feed-forward layers", "gelu", "relu")
     norm_first: bool | None = option(False, "pre-norm instead of post-norm")
     dropout: float | None = option(
-        0.1, "after attention, in feed-forward layers and before the head", least=0, below=1
+        0.1, "dropout after attention, in feed-forward layers and before the head", least=0, below=1
     )
     attention_dropout: float | None = option(
         None, "dropout of the attention weights; null: dropout", least=0, below=1
     )
-    head_dropout: float | None = option(None, "before the head; null: dropout", least=0, below=1)
+    head_dropout: float | None = option(
+        None, "dropout before the head; null: dropout", least=0, below=1
+    )
     token_scale: Any = option(
-        "sqrt_d", "multiplies the token embeddings; a fraction such as 1/8 is allowed",
+        "sqrt_d", "factor of the token embeddings; a fraction such as 1/8 is allowed",
         choices=("sqrt_d", "learned"), least=1e-6, most=1e6,
     )  # fmt: skip
     fused_norm: str = one_of("layer: LayerNorm between fusion and encoder", "none", "layer")
@@ -179,7 +188,9 @@ class OptimConfig:
     weight_decay_of: str = one_of(
         "parameters with weight decay; matrices: those of two or more dimensions", "all", "matrices"
     )
-    schedule: str = one_of("the learning rate after the warm-up", "constant", "linear", "cosine")
+    schedule: str = one_of(
+        "schedule of the learning rate after the warm-up", "constant", "linear", "cosine"
+    )
     warmup: int = option(0, "steps in which the learning rate rises linearly to optim.lr", least=0)
     end_factor: float = option(
         0.0, "final learning rate of a linear or cosine schedule, relative to optim.lr",
@@ -187,19 +198,19 @@ class OptimConfig:
     )  # fmt: skip
     scalar_lr_factor: float = option(
         1.0,
-        "learning-rate factor of learned scalars: token scale, alpha, gate biases, those of "
-        "kerple and fire",
+        "learning-rate factor of learned scalars: token scale, alpha, gate biases, scalars "
+        "of kerple and fire",
         above=0,
     )
 
 
 @dataclass
 class TrainerConfig:
-    max_epochs: int = option(10, "epochs at most", least=1)
+    max_epochs: int = option(10, "largest number of epochs", least=1)
     accumulate: int = option(1, "batches per step of the optimizer", least=1)
     clip_norm: float | None = option(1.0, "largest gradient norm; null: no limit", above=0)
     monitor: str = one_of(
-        "validation metric that selects the best checkpoint; metric: the task's",
+        "validation metric that selects the best checkpoint; metric: that of the task",
         "accuracy", "macro_f1", "loss", "metric",
     )  # fmt: skip
     evaluations: int = option(1, "evaluations per epoch, evenly spaced", least=1)
@@ -208,33 +219,45 @@ class TrainerConfig:
     )
     min_delta: float = option(1e-4, "smallest gain of trainer.monitor", least=0)
     accelerator: str = one_of("device type", "auto", "cpu", "gpu", "cuda")
-    devices: int = option(1, "processes of a run; each takes batch_size documents", least=1)
+    devices: int = option(
+        1, "processes of a run; each gets data.batch_size documents per batch", least=1
+    )
     precision: str = one_of(
         "fastest: the faster of the two on this machine", "32-true", "bf16-mixed", "fastest"
     )
     threads: int | None = option(
         None, "CPU threads; null: torch decides", least=1, most=MOST_THREADS
     )
-    compile: bool = option(False, "torch.compile: a slow start, little gain on a CPU; needs C++")
+    compile: bool = option(
+        False, "use torch.compile: a slow start, little gain on a CPU; needs a C++ compiler"
+    )
     limit_batches: int | None = option(None, "batches per split, for a trial; null: all", least=1)
     checkpoint_minutes: float = option(10.0, "minutes between saves within an epoch", above=0)
     mechanism: bool = option(True, "measure how the trained model uses position")
     progress: str = one_of(
-        "auto: bar in a terminal, else lines; none with the launcher parallel or ray",
+        "auto: bar in a terminal, otherwise lines; none with the launcher parallel or ray",
         "auto", "bar", "lines", "none",
     )  # fmt: skip
 
 
 @dataclass
 class FidelityConfig:
-    """Differences of the paper (first choice) and the authors' notebooks. See docs/fidelity.md."""
+    """Differences between the paper (first choice) and the authors' notebooks. See
+    docs/fidelity.md."""
 
     initial_values: str = one_of(
-        "one stream per module, or one for all", "by_name", "shared_stream"
+        "random streams; by_name: one per module; shared_stream: one for all modules",
+        "by_name", "shared_stream",
+    )  # fmt: skip
+    blocks: str = one_of(
+        "initial values of the blocks; copies: all equal the first block", "independent", "copies"
     )
-    blocks: str = one_of("initial values of the blocks", "independent", "copies")
-    batch_order: str = one_of("by_run: depends on encoding and fusion too", "by_seed", "by_run")
-    validation_split: str = one_of("by data.split_seed, or the run's seed", "fixed", "by_seed")
+    batch_order: str = one_of(
+        "by_run: the order also depends on encoding and fusion", "by_seed", "by_run"
+    )
+    validation_split: str = one_of(
+        "fixed: drawn by data.split_seed; by_seed: by the run's seed", "fixed", "by_seed"
+    )
     gate_scalar: str = one_of("gates per token: one, or one per feature", "scalar", "feature")
     gate_mlp: str = one_of("output of the MLP of gate_mlp: the gate, or H", "gate", "mlp")
     concat_bias: bool = option(False, "add a bias to the projection of [E; P]")
@@ -253,7 +276,7 @@ class LoggerConfig:
         None, "W&B project; null: WANDB_PROJECT, otherwise posfuse", check=check_project
     )
     entity: str | None = option(
-        None, "W&B user or team; null: WANDB_ENTITY, otherwise that of the key"
+        None, "W&B user or team; null: WANDB_ENTITY, otherwise that of the API key"
     )
     mode: str | None = option(
         None, "where W&B logs; null: WANDB_MODE, otherwise offline", choices=("offline", "online")
@@ -270,7 +293,7 @@ class LoggerConfig:
 
 @dataclass
 class SweepConfig:
-    fail_fast: bool = option(False, "end the sweep at the first failure; else run the others")
+    fail_fast: bool = option(False, "stop the sweep at the first failure; otherwise run the others")
     primary: list[str] = option(
         list, "operators whose differences are adjusted together by Holm's method; empty: all"
     )
@@ -290,11 +313,11 @@ class SeedsConfig:
 
 @dataclass
 class Config:
-    seed: int = option(0, "initial values, batches and dropout", least=0, most=LARGEST_SEED)
+    seed: int = option(0, "seed of initial values, batches and dropout", least=0, most=LARGEST_SEED)
     sweep_id: str = option("default", "the sweep's folder in output_dir", check=check_name)
     output_dir: str = option("multirun", "folder of all sweeps", check=check_folder)
     cache_dir: str = option(
-        "multirun/.cache", "token ids and pretrained models", check=check_folder
+        "multirun/.cache", "folder of token ids and pretrained models", check=check_folder
     )
     seeds: SeedsConfig = field(default_factory=SeedsConfig)
     task: TaskConfig = field(default_factory=TaskConfig)
