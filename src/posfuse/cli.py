@@ -34,7 +34,7 @@ COMMANDS = {
         cure=f"{CURE}; finished runs are skipped",
     ),
     "study": Command(
-        "Run", "posfuse.study.command", "Freeze a plan with hypotheses, then train and judge.",
+        "Run", "posfuse.study.command", "Test hypotheses by a plan that is frozen before the runs.",
         "run demo",
     ),
     "status": Command(
@@ -66,8 +66,8 @@ FIRST_HOUR = {
 
 
 def main() -> None:
-    """Run the command line. Exits with the status 75 after a signal, 1 after an error, 2 for
-    unknown options."""
+    """Run the command line. Exits with status 75 after a signal, 1 after an error, and 2 for an
+    unknown option."""
     require_streams()
     status = status_of(*sys.argv[1:])
     if isinstance(status, str):

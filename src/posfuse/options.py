@@ -1,4 +1,4 @@
-"""The options of all commands except train, which has Hydra's.
+"""The options of all commands except train, whose options are Hydra's.
 
 Options are parsed before the command's module is imported, because the import can take seconds.
 """
@@ -60,7 +60,7 @@ def _named(folder: str, give: str) -> Path:
     """A folder's path. Raises InputError for an empty name, as of an unset variable of the shell,
     which would mean the current folder."""
     if not folder.strip():
-        raise InputError(f"{folder!r}: no name of a folder; give {give}")
+        raise InputError(f"{folder!r}: not the name of a folder; give {give}")
     return Path(folder)
 
 
@@ -74,8 +74,8 @@ def _suffix(text: str) -> str:
 def _study(parser: ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     helps = {
-        "plan": "show runs, core hours and power; first makes two short runs of each arm",
-        "freeze": "tune and write plan.yaml; run no test seed",
+        "plan": "print runs, core hours and power, after two short runs of each arm",
+        "freeze": "tune and write plan.yaml, but run no test seed",
         "run": "run the study, or resume it",
         "status": "show finished runs and verdicts so far",
     }
@@ -87,7 +87,9 @@ def _study(parser: ArgumentParser) -> None:
             help="a folder with config files of your own, as for posfuse train",
         )  # fmt: skip
         if name == "plan":
-            command.add_argument("--no-timing", action="store_true", help="run nothing")
+            command.add_argument(
+                "--no-timing", action="store_true", help="run nothing, and print no core hours"
+            )
 
 
 def _sample(parser: ArgumentParser) -> None:
@@ -120,8 +122,8 @@ def _report(parser: ArgumentParser) -> None:
     chosen = "seeds whose validation selects each operator's best token scale and learning rate, "
     chosen += "as 0,1 or 0-4; the other seeds are tested (default: all seeds are used for both)"
     add("--select-seeds", metavar="SEEDS", help=chosen)
-    solved = "lowest test result of a run that solves its task (default: of accuracies, halfway "
-    solved += "between chance and 100, where the runs of a cell are in two groups)"
+    solved = "lowest test result of a run that solves its task (default for accuracies: halfway "
+    solved += "between chance and 100, if the runs of a cell are in two groups)"
     add("--solved", type=float, metavar="PERCENT", help=solved)
     listed = "operators in the family of Holm's adjustment, as concat,gate_scalar, or all "
     add("--primary", metavar="FUSIONS", help=f"{listed}(default: the sweep's sweep.primary)")
@@ -129,27 +131,30 @@ def _report(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("results of another study, one row per run")
     add, default = group.add_argument, Columns()
     add("--from", dest="table", type=Path, metavar="TABLE.csv", help="CSV file with a header")
-    add("--seed", default=default.seed, metavar="COLUMN", help="default: %(default)s")
-    add("--compare", default=default.compare, metavar="COLUMN", help="default: %(default)s")
-    add("--value", default=default.value, metavar="COLUMN", help="default: %(default)s")
+    add("--seed", default=default.seed, metavar="COLUMN", help="seed (default: %(default)s)")
+    add(
+        "--compare", default=default.compare, metavar="COLUMN", help="method (default: %(default)s)"
+    )
+    add("--value", default=default.value, metavar="COLUMN", help="result (default: %(default)s)")
     add("--by", default="", metavar="COLUMN,COLUMN", help="compare within each combination")
-    add("--where", action="append", default=[], metavar="COLUMN=VALUE", help="only these rows")
+    add("--where", action="append", default=[], metavar="COLUMN=VALUE", help="use only these rows")
     add("--unit", choices=UNITS, help="unit of the values (default: percent if one is above 1)")
     add("--lower-is-better", action="store_true", help="the values are losses or errors")
-    over = "compare means over all groups of --by. n counts the values of these columns: of the "
-    over += "seed column, for conclusions about new seeds of these groups, or of columns of --by, "
-    over += "for conclusions about new groups"
+    over = "compare means over all groups of --by. n counts the values of these columns: the seed "
+    over += "column, for conclusions about new seeds of these groups, or columns of --by, for "
+    over += "conclusions about new groups"
     add("--overall", default="", metavar="COLUMN,COLUMN", help=over)
     step = "step of the values, such as 100 / test documents, to test differences that are equal "
-    step += "in all seeds (default: they have no test)"
+    step += "in all seeds (default: no test of such differences)"
     add("--resolution", type=float, metavar="POINTS", help=step)
-    welch = "Welch's tests, for runs that share nothing but the seed's number"
+    welch = "use Welch's tests, for runs that share nothing but the number of the seed"
     add("--unpaired", action="store_true", help=welch)
-    add("--all-pairs", action="store_true", help="compare all with each other, not with a baseline")
+    add("--all-pairs", action="store_true", help="compare all methods with each other")
 
 
 def _check_report(parser: ArgumentParser, given: Namespace) -> None:
-    """Exit without a sweep or table; raise InputError for an option of the other one."""
+    """Exit unless there is either a sweep or a table. Raise InputError for an option of the other
+    kind."""
     if (given.folder is None) == (given.table is None):
         parser.error("give the folder of a sweep, or --from TABLE.csv")
     use = "--from TABLE.csv" if given.table is None else "the folder of a sweep, not for --from"

@@ -99,7 +99,7 @@ def test_an_unexpected_error_keeps_its_traceback(monkeypatch):
 @pytest.mark.parametrize("command", [["status"], ["sync"], ["report"], ["report", ".", "--out"]])
 def test_an_unset_variable_is_not_the_current_folder(command, folder, monkeypatch):
     monkeypatch.setattr(cli, "import_module", lambda _: raising(AssertionError("runs")))
-    message = f"error: {folder!r}: no name of a folder; give "
+    message = f"error: {folder!r}: not the name of a folder; give "
     assert called(*command, folder)[1].startswith(message)
 
 
