@@ -62,7 +62,7 @@ def test_no_two_trials_have_the_same_values():
     own.tuning.random = {"optim.lr": Range(1.0, 1.005)}
     assert len(own.trials()) < N
     line = refusal(stages.propose, own, lambda _, newest: dict.fromkeys(newest, 0.5))
-    assert "arms.add: no other values in tuning.random; widen" in line
+    assert "arms.add: tuning.random has no further values; widen" in line
 
 
 def test_without_optuna_it_is_one_line(monkeypatch):

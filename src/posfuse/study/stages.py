@@ -266,7 +266,7 @@ def propose(study: Study, score: Score) -> Trials:
         newest: Trials = {}
         for arm, search in searches.items():
             if (values := search.ask()) is None:
-                raise InputError(f"arms.{arm}: no other values in tuning.random; widen a range")
+                raise InputError(f"arms.{arm}: tuning.random has no further values; widen a range")
             newest[arm] = {f"t{number:02}": values}
             tried[arm] |= newest[arm]
         if (scores := score(number, newest)) is None:
