@@ -195,6 +195,7 @@ class OptunaSweeper(PosfuseSweeper):
 def distribution(optuna: ModuleType, override: Override) -> Any:
     """Optuna's distribution for the values of an override, as in Hydra's plugin for Optuna. A list
     is categorical. A range and an interval are numbers, with tag(log) on a logarithmic scale.
+    Raises InputError for other values.
     """
     kinds, line = optuna.distributions, override.input_line
     sweep: Any = override.value()

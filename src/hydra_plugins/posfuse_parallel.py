@@ -126,7 +126,8 @@ class ParallelLauncher(SweepLauncher):
         return places[:n_jobs] or [""] * n_jobs
 
     def places(self, job_overrides: list[list[str]]) -> list[str]:
-        """The GPUs of each run that may train at once; empty if the runs are on CPUs."""
+        """The GPUs of each run that may train at once; empty if the runs are on CPUs. Raises
+        InputError if the runs differ in trainer.devices, and as `devices.places`."""
         chosen = {tuple(filter(may_set_devices, job)) for job in job_overrides}
         load = self.hydra_context.config_loader.load_sweep_config
         trainers = [load(self.config, list(overrides)).trainer for overrides in chosen]

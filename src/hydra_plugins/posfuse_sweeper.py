@@ -239,7 +239,8 @@ def refuse_lists(overrides: Iterable[str]) -> None:
 
 
 def with_values(override: Override) -> str:
-    """The override, with a glob replaced by the names that match it."""
+    """The override, with a glob replaced by the names that match it. Raises InputError for an
+    override of a key in ONE, and for an override without a list of values."""
     line = str(override.input_line)
     if not override.is_sweep_override():
         return line

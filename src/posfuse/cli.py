@@ -144,7 +144,8 @@ def overview() -> str:
 
 
 def completion(shells: list[str]) -> str:
-    """The script of `posfuse --completion bash`; zsh can read it too."""
+    """The script of `posfuse --completion bash`, which zsh can read too. Raises InputError for
+    another shell."""
     if shells != ["bash"]:
         raise InputError(
             '--completion: is for bash; run eval "$(posfuse --completion bash)", in zsh '

@@ -46,10 +46,14 @@ class TrainingError(Exception):
 
 
 class Diverged(TrainingError):
+    """The loss is not finite."""
+
     kind = "diverged"
 
 
 class OutOfMemory(TrainingError):
+    """Memory ran out, of the process or of its GPU."""
+
     kind = "out of memory"
 
 

@@ -106,7 +106,8 @@ def _each_article(name: str, split_seed: int, paragraphs: int | None) -> Corpus:
 
 
 def digest(split_seed: int, articles: int, sizes: list[int]) -> Corpus:
-    """Long, negative control: several articles of one class; a bag of words solves it."""
+    """Long, negative control: several articles of one class; a bag of words solves it.
+    Raises InputError for sizes below 5 and for fewer than one article."""
     check_sizes(sizes, 5)
     if articles < 1:
         raise InputError(f"data.corpus.articles: must be at least 1 (got {articles})")
@@ -129,6 +130,9 @@ def lead_story(split_seed: int, passages: int, words: int, sizes: list[int]) -> 
     is the first `words` words of an article; the shortest article has 89. `words` does not change
     the draws: documents that differ only in `words` have the same articles in the same order.
     Stories that begin with the same article are a group, because one article decides their labels.
+
+    Raises InputError for sizes below 5, for a number of passages that is not a multiple of 5, and
+    for passages without words.
     """
     check_sizes(sizes, 5)
     if passages < 5 or passages % 5:

@@ -23,7 +23,8 @@ LETTERS, DIGITS = string.ascii_lowercase, string.digits
 def copy(
     split_seed: int, symbols: int, lengths: list[int], test_lengths: list[int], sizes: list[int]
 ) -> Corpus:
-    """n random letters, a bar, the same n letters: 2n + 1 symbols."""
+    """n random letters, a bar, the same n letters: 2n + 1 symbols. Raises InputError as `strings`
+    and `check_symbols`."""
     rule = _with_copy("copy", symbols, is_reversed=False)
     return strings(rule, split_seed, lengths, test_lengths, sizes)
 
@@ -31,7 +32,8 @@ def copy(
 def reverse(
     split_seed: int, symbols: int, lengths: list[int], test_lengths: list[int], sizes: list[int]
 ) -> Corpus:
-    """n random letters, a bar, the same n letters from last to first: 2n + 1 symbols."""
+    """n random letters, a bar, the same n letters from last to first: 2n + 1 symbols. Raises
+    InputError as `copy`."""
     rule = _with_copy("reverse", symbols, is_reversed=True)
     return strings(rule, split_seed, lengths, test_lengths, sizes)
 
@@ -55,7 +57,8 @@ def associative_recall(
 ) -> Corpus:
     """n different letters, each with a random digit, a bar, then the same letters in a random
     order, each with its digit, as in a 3 c 0 b 3 | c 0 a 3 b 3: 4n + 1 symbols. The digits after
-    the bar are the answer; there are `symbols` of them."""
+    the bar are the answer. There are `symbols` different digits. Raises InputError as `copy`, and
+    for strings that need more letters than the alphabet has."""
     check_symbols(symbols, DIGITS)
     longest = 4 * len(LETTERS) + 1
     if max([*lengths, *test_lengths], default=0) > longest:

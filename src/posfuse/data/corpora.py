@@ -36,7 +36,7 @@ SETTLED = 2.0  # seconds in which a second change of a file may not change its t
 _without_hub: list[bool] = []  # not empty after `use_only_hub_cache`
 # By split: columns text and label, and an integer group where documents share a part.
 Frames = dict[str, "pd.DataFrame"]
-Poll = Callable[[], None]  # is called during long work, which an exception that it raises ends
+Poll = Callable[[], None]  # is called during long work; an exception that it raises ends the work
 
 
 @dataclass(frozen=True)

@@ -117,7 +117,8 @@ def indirect_index(
 
     k is uniform from 1 to `farthest`, and x is at a random place with a letter k places left of it.
     There are `symbols` different letters. Their counts differ by at most 1, and the letters with
-    the larger count do not depend on the label.
+    the larger count do not depend on the label. Raises InputError as `strings` and `check_symbols`,
+    and for `farthest` outside 1 to 9.
     """
     check_symbols(symbols, LETTERS)
     if not 1 <= farthest <= 9:

@@ -204,9 +204,10 @@ class T5Bias(AttentionEncoding):
 
 
 def t5_buckets(offset: Tensor, n_buckets: int, max_distance: int) -> Tensor:
-    """The bucket of each offset j - i: the first half for keys at or before the query, the second
-    half for keys after it. Each distance below n_buckets / 4 has a bucket. Then the widths grow
-    geometrically up to max_distance. The last bucket contains all larger distances."""
+    """Offsets j - i (Q, L) -> their buckets (Q, L), int64. The first half is for keys at or before
+    the query, the second half for keys after it. Each distance below n_buckets / 4 has a bucket.
+    Then the widths grow geometrically up to max_distance. The last bucket contains all larger
+    distances."""
     half = n_buckets // 2
     exact = half // 2
     distance = offset.abs()

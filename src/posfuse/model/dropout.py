@@ -97,7 +97,8 @@ def _places(n: int, p: float, source: np.random.SFC64) -> Tensor:
 
 
 def zero_(x: Tensor, dropped: Tensor | None) -> Tensor:
-    """Zero the `dropped` numbers of a contiguous x in place; `dropped` as from `Draws.next`."""
+    """Zero the `dropped` numbers of a contiguous x (...) in place, and return x. `dropped` is the
+    result of `Draws.next`."""
     if dropped is None:
         return x
     if dropped.dtype == torch.bool:

@@ -154,7 +154,8 @@ class Fourier(Table):
 def rotary_angles(
     d_model: int, max_len: int, base: float = 10000.0, interpolation: float = 1.0
 ) -> Tensor:
-    """Angles (i / interpolation) / base^(2j/d) in radians, (N, d/2), float64."""
+    """Angles (i / interpolation) / base^(2j/d) in radians, (N, d/2), float64. Raises ValueError if
+    d is odd."""
     if d_model % 2:
         raise ValueError(
             f"d_model is {d_model}, but sines and cosines come in pairs; use an even model.d_model"

@@ -41,7 +41,7 @@ class TokenScale(nn.Module):
             nn.init.constant_(self.log_scale, math.log(self.initial))
 
     def value(self) -> Tensor | float:
-        """The factor of the embeddings."""
+        """The factor of the embeddings, a number or a tensor ()."""
         return self.initial if self.log_scale is None else self.log_scale.exp()
 
     def forward(self, tokens: Tensor) -> Tensor:

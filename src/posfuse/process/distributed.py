@@ -20,7 +20,7 @@ def world_size() -> int:
 
 
 def sum_of_all(x: Tensor) -> Tensor:
-    """The sum over the run's processes, in place."""
+    """The sum of x (...) over the processes of the run, in place."""
     if world_size() > 1:
         distributed.all_reduce(x)
     return x

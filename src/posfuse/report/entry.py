@@ -84,7 +84,8 @@ def family_in(text: str, known: Iterable[str], baseline: str) -> tuple[str, ...]
 
 
 def main(arguments: Namespace) -> list[str]:
-    """Write and show the report. Returns a line for each record that is left out."""
+    """Write and show the report. Returns a line for each record that is left out. Raises InputError
+    for a wrong option and for a folder or table without results."""
     names = ("baseline", "margin", "effect", "solved")
     given = {name: v for name in names if (v := getattr(arguments, name)) is not None}
     criteria = Criteria(**given)

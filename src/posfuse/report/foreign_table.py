@@ -87,7 +87,8 @@ def criteria_of(columns: Columns, criteria: Criteria, lower_is_better: bool) -> 
 
 
 def sections_of(arguments: Namespace, criteria: Criteria) -> list[Section]:
-    """The sections of the report of a foreign table."""
+    """The sections of the report of a foreign table. Raises InputError as `columns_of` and
+    `read_foreign`, for an unknown baseline, and if there is nothing to compare."""
     columns = columns_of(arguments)
     results = read_foreign(arguments.table, columns)
     paired = not arguments.unpaired

@@ -53,7 +53,8 @@ def outperforms(low: float, high: float) -> str:
 
 def lower_limit(gained: ArrayLike, lost: ArrayLike, n: int, level: float) -> NDArray[np.float64]:
     """The one-sided lower limit of the difference of shares in points, from the numbers of gained
-    and lost of n pairs. It is above the true difference in at most `level` of samples."""
+    and lost of n pairs (numbers or arrays of one shape, which the result has too). The limit is
+    above the true difference in at most `level` of samples."""
     a, b = np.asarray(gained), np.asarray(lost)
     least = np.nan_to_num(stats.beta.ppf(level / 2, a, n - a + 1), nan=0.0)  # none is gained
     most = np.nan_to_num(stats.beta.isf(level / 2, b + 1, n - b), nan=1.0)  # all are lost
@@ -64,7 +65,8 @@ def is_above(
     gained: ArrayLike, lost: ArrayLike, n: int, threshold: float, level: float
 ) -> NDArray[np.bool_]:
     """True if a one-sided test at this level shows a difference of shares above the threshold, in
-    points. The test is McNemar's exact test for 0, and `lower_limit` for other thresholds."""
+    points. The test is McNemar's exact test for 0, and `lower_limit` for other thresholds. Shapes
+    are as in `lower_limit`."""
     level *= 1 + ROUNDING
     if threshold:
         return np.asarray(lower_limit(gained, lost, n, level) >= threshold)
@@ -121,7 +123,7 @@ def shown(
     level: float, level_equivalence: float,
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:  # fmt: skip
     """True where n pairs show a difference beyond +-`beyond`, and equivalence within +-`margin`, by
-    one-sided tests at these levels."""
+    one-sided tests at these levels. Shapes are as in `lower_limit`."""
     both = ((gained, lost), (lost, gained))
     ahead, behind = (is_above(*pairs, n, beyond, level) for pairs in both)
     above, below = (is_above(*pairs, n, -margin, level_equivalence) for pairs in both)

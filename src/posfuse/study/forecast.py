@@ -35,6 +35,7 @@ def cpu_seconds_per_run(name: str, study: Study, extra: list[str]) -> float:
 
     The short runs do not stop early, so a run with trainer.patience may take less. Runs of an
     earlier command are removed, because the study or the machine may have changed.
+    Raises InputError if no arm could be timed.
     """
     first = next(iter(study.trials().values()), {})
     own_arms = {arm: {**own, **first} for arm, own in study.arms.items() if arm != NULL_ARM}

@@ -207,7 +207,8 @@ def save(path: Path, space: ws.Workspace, text: wr.Report) -> dict[str, str]:
 
 
 def main(arguments: Namespace) -> list[str]:
-    """Save the sweep's two views and print their URLs. Returns a line for each record left out."""
+    """Save the sweep's two views and print their URLs. Returns a line for each record left out.
+    Raises InputError for a folder with several sweeps and for a sweep that is not on the server."""
     sweep = arguments.folder
     runs, problems = collect(sweep)
     sweep_ids = sorted(set(runs["sweep_id"]))

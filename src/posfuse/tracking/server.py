@@ -186,7 +186,8 @@ def project_of(logger: LoggerConfig) -> str:
 
 
 def place_of(logger: LoggerConfig, api: "wandb.Api") -> tuple[str, str]:
-    """The user or team that owns a run, and the run's project."""
+    """The user or team that owns a run, and the run's project. Raises InputError if neither the
+    config nor the key names a user or team."""
     entity = logger.entity or api.settings["entity"] or api.default_entity
     if not entity:
         raise InputError(f"{address()}: the key has no user or team; set WANDB_ENTITY")

@@ -141,7 +141,8 @@ def has_same_curve(run: Finished, there: Any) -> bool:
 
 
 def main(arguments: Namespace) -> list[str]:
-    """Upload a sweep. Returns a line for each run that the server lacks."""
+    """Upload a sweep. Returns a line for each run that the server lacks. Raises InputError if no
+    run is finished or W&B refuses a call."""
     sweep = arguments.folder
     server.prepare(sweep)
     runs, problems = read(sweep, arguments.suffix)

@@ -69,8 +69,8 @@ def fusion_values(columns: dict[str, np.ndarray], chosen: np.ndarray) -> dict[st
 
 
 def bins(counts: np.ndarray, factor: int) -> tuple[np.ndarray, np.ndarray]:
-    """The lowest and the highest count of each count's bin. The bins are 0, then 1 to factor - 1,
-    factor to factor^2 - 1 and so on."""
+    """Counts (n,) -> the lowest and the highest count of the bin of each, both (n,). The bins are
+    0, then 1 to factor - 1, factor to factor^2 - 1 and so on."""
     edges = np.array([0, *(factor**power for power in range(int(63 / np.log2(factor))))])
     above = np.searchsorted(edges, counts, side="right")
     return edges[above - 1], edges[above] - 1

@@ -60,7 +60,8 @@ class TrainingModule(L.LightningModule):
         return self.model.sampler.in_training(batch.ids.shape[1], drawn)
 
     def step_loss(self, loss: Tensor, batch: Batch, n: int) -> Tensor:
-        """Record the mean loss of n documents or targets, and return the loss to differentiate."""
+        """Record the mean loss () of n documents or targets, and return the loss to
+        differentiate, ()."""
         self.seen["documents"] += len(batch.index)
         self.seen["tokens"] += batch.n_tokens
         self.loss_sum = self.loss_sum + loss.detach() * n
@@ -166,7 +167,8 @@ class TrainingModule(L.LightningModule):
         self.latency_ms = 0.0
 
     def timed_logits(self, batch: Batch) -> Tensor:
-        """The model's logits in float32. `latency_ms` measures their time."""
+        """The logits of a batch in float32, in the shape of the model's output. Adds their time to
+        `latency_ms`."""
         wait_for(self.device)
         start = time.perf_counter()
         logits: Tensor = self.model(batch.ids, batch.lengths).float()

@@ -114,8 +114,8 @@ class NextAnswer(NextToken):
     """
 
     def scores(self, logits: Tensor, losses: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """The scores of NextToken, and `greedy_right`, the number of targets that greedy decoding
-        gets right."""
+        """The scores of NextToken, (B,), and `greedy_right`, the number of targets that greedy
+        decoding gets right."""
         is_target = batch.labels != IGNORED
         decoded = self.model.decode(batch.ids, is_target)
         greedy_right = ((decoded == batch.labels) & is_target).sum(1)

@@ -56,7 +56,8 @@ def run(cfg: Config, folder: Path, log_rows: LogRows | None = None) -> Record:
 
     `log_rows(history rows, diagnostics rows, steps)` is called after each evaluation, and after
     every logger.every_steps steps, with all rows so far.
-    Only the process with rank 0 writes; the others return an empty record.
+    Only the process with rank 0 writes; the others return an empty record. Raises Interrupted after
+    a signal, InputError for a config or data that cannot be used, and TrainingError.
     """
     started, facts = records.now(), records.identity(cfg, folder) | identity.own_code(cfg)
     set_threads(cfg.trainer)
@@ -158,7 +159,8 @@ def check(cfg: Config) -> None:
 
 def build(cfg: Config, backbone: Backbone, pretrained: Path | None) -> tuple[TextDataModule, Any]:
     """The data of a run, and the module of its task with the initial values. `pretrained` is the
-    result of `pretrain`."""
+    result of `pretrain`. Raises InputError as `build_data`, and for a split with another name than
+    the record may have."""
     data = build_data(cfg)
     for split in data.documents.keys() - {*SPLITS}:
         if not OTHER_SPLIT.fullmatch(split):

@@ -49,7 +49,8 @@ def continuation(
 
 
 def main(arguments: Namespace) -> None:
-    """Print the prompt and its continuation."""
+    """Print the prompt and its continuation. Raises InputError for an option outside its limits,
+    and for a run that is not finished or has no language model."""
     given = (arguments.temperature, arguments.seed)
     if arguments.tokens < 1:
         raise InputError(f"--tokens: must be 1 or more (got {arguments.tokens})")

@@ -141,7 +141,8 @@ def settle(figure: Figure) -> Figure:
 
 
 def apart(places: ArrayLike, gap: float) -> NDArray[np.float64]:
-    """The nearest places with at least `gap` between them; they are inside 0 to 1 if they fit."""
+    """Places (n,) -> the nearest places (n,) with at least `gap` between them. The new places are
+    between 0 and 1 if they fit."""
     y = np.asarray(places, dtype=float)
     order = np.argsort(y, kind="stable")
     steps = gap * np.arange(len(y))
