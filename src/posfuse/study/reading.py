@@ -22,7 +22,8 @@ from posfuse.study.looks import can_decide
 from posfuse.study.repeats import FAR
 from posfuse.study.spec import BEYOND, NULL_ARM, Evaluation, Hypothesis, Study, Tuning, Values
 
-# The endings of the names of a study's sweeps: _tune, or with repeats the part _r1 of _r1_tune.
+# The endings of the names of a study's sweeps. With repeats a sweep is NAME_r1_tune, so the name of
+# another study must not end in _r1.
 SWEEPS = re.compile(r"_(tune|test|timing|r\d+|r\d+_null)$")
 
 

@@ -40,7 +40,7 @@ def check_chosen_protocol(config: DictConfig) -> None:
 
 
 def _has_any(start: str, end: str, folders: Sequence[str]) -> bool:
-    """True if there is a protocol whose name is that of a corpus between `start` and `end`."""
+    """True if a protocol has a name that consists of `start`, the name of a corpus and `end`."""
     places = [Path(folder) for folder in (str(CONF_DIR), *folders)]
     corpora = [file.stem for place in places for file in (place / "data").glob("*.yaml")]
     names = [f"protocol/{start}{corpus}{end}.yaml" for corpus in corpora]
