@@ -169,7 +169,7 @@ def test_a_plan_that_is_lost_damaged_or_edited_is_refused(tmp_path):
     plan = freeze(STUDY, CHOICES, CONFIGS, tmp_path)
     text = (tmp_path / PLAN).read_text()
     (tmp_path / PLAN).write_text(text.replace(plan.frozen, "2026-11-25T11:00:00+00:00"))
-    with pytest.raises(InputError, match=r"plan.yaml: was edited: its digest does not fit"):
+    with pytest.raises(InputError, match=r"plan.yaml: was edited: its digest does not match"):
         read_plan(STUDY, tmp_path, has_tested=False)
 
 

@@ -277,23 +277,25 @@ CONTENT = {
         ({"hypotheses__0__than": ["add", "add"], "hypotheses__0__minus": ["add", "concat"]},
          "hypotheses[0]: the exact test of solved runs compares two arms"),
         ({"hypotheses__1__expects": "equivalent", "hypotheses__1__margin": 1e-4},
-         "hypotheses[1]: 16 seeds cannot decide it by solved runs with alpha=0.05, 2 in its family "
-         "and margin=0.0001; no feasible number of seeds can; give a larger margin"),
+         "hypotheses[1]: 16 seeds cannot decide the hypothesis by solved runs with "
+         "alpha=0.05, 2 in its family and margin=0.0001; no feasible number of seeds "
+         "can; give a larger margin"),
         ({"assumed": {"difference": 100, "spread": 4}}, "assumed: differences of 100, 0 and"),
         ({"solved": None, "hypotheses__1__solved": 90, "assumed": {"difference": 2, "spread": 4}},
          "hypotheses[1].assumed: differences of 100, 0 and -100 points with a mean of d=2 have a"),
         ({"hypotheses__1__assumed": {"difference": 2, "spread": 4}}, "hypotheses[1].assumed: diff"),
-        ({"testing__looks": [6]}, "hypotheses[0]: 6 seeds cannot decide it by solved runs with "
-         "alpha=0.05, 2 in its family and margin=1; one look needs 7 or more"),
+        ({"testing__looks": [6]},
+         "hypotheses[0]: 6 seeds cannot decide the hypothesis by solved runs with alpha=0.05, "
+         "2 in its family and margin=1; one look needs 7 or more"),
         ({"hypotheses__1__expects": "equivalent", "hypotheses__1__margin": 10},
-         "hypotheses[1]: 16 seeds cannot decide it by solved runs with alpha=0.05, 2 in its family "
-         "and margin=10; one look needs 42 or more"),
+         "hypotheses[1]: 16 seeds cannot decide the hypothesis by solved runs with "
+         "alpha=0.05, 2 in its family and margin=10; one look needs 42 or more"),
         ({"assumed": {"difference": 2, "spread": 4}}, "assumed: differences of 100, 0 and -100 "
          "points with a mean of d=2 have a spread from √(d (100 - d)) to √(100² - d²) (got 4)"),
         ({"tuning": {"random": {"optim.lr": {"least": 0.1, "most": 1}}, "trials": 4,
                      "seeds": "100-101", "repeats": 2}, "testing__looks": [2],
           "assumed__between": 1},
-         "solved: its tests compare seeds, but tuning.repeats compares repeats; remove one"),
+         "solved: its tests compare seeds, but tuning.repeats compares repeats; remove one key"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_decided_is_refused_in_one_line(changes, message, tmp_path):

@@ -82,7 +82,7 @@ MISTAKES = [
     ({"tuning__finalists": 4, "tuning__final_seeds": [101]},
      "tuning.finalists: must be at least 2 and below the 4 trials (got"),
     ({"tuning__finalists": 2, "tuning__final_seeds": "100-101"},
-     "tuning.final_seeds: 100 is in tuning.seeds too; use another"),
+     "tuning.final_seeds: 100 is in tuning.seeds too; use another seed"),
     ({"tuning__finalists": 2, "tuning__final_seeds": [7]},
      "testing.seeds: 7 are tuning seeds too; use fresh ones"),
     ({"tuning__final_seeds": [7]}, "tuning: give both finalists and final_seeds, or none of them"),

@@ -67,7 +67,7 @@ def cpu_seconds_per_run(name: str, study: Study, extra: list[str]) -> float:
             seconds = whole_seconds(short, long, sizes, whole[arm].limit_batches)
             times.append(seconds * long["host"]["threads"])
     if not times:
-        raise InputError(f"{sweep.folder}: no arm could be timed; see above")
+        raise InputError(f"{sweep.folder}: no arm could be timed; see the errors above")
     return sum(times) / len(times)
 
 

@@ -236,7 +236,7 @@ def load_plan(path: Path) -> Plan:
         content["study"] = TypeAdapter(Study).validate_python(content["study"])
         plan = Plan(**content, digest=digest)
     if not is_whole:
-        raise InputError(f"{path}: was edited: its digest does not fit; restore it from a copy")
+        raise InputError(f"{path}: was edited: its digest does not match; restore it from a copy")
     return plan
 
 

@@ -132,7 +132,9 @@ def _check_tuning(study: Study, tune: Tuning) -> list[int]:
         )
     finals = seeds_of("tuning.final_seeds", tune.final_seeds)
     if shared := sorted(set(seeds) & set(finals)):
-        raise InputError(f"tuning.final_seeds: {shared[0]} is in tuning.seeds too; use another")
+        raise InputError(
+            f"tuning.final_seeds: {shared[0]} is in tuning.seeds too; use another seed"
+        )
     return seeds + finals
 
 
@@ -230,7 +232,7 @@ def _check_solved(study: Study) -> None:
         raise InputError(f"solved: {study.metric} is not in percent; remove solved")
     if study.repeats > 1:
         raise InputError(
-            "solved: its tests compare seeds, but tuning.repeats compares repeats; remove one"
+            "solved: its tests compare seeds, but tuning.repeats compares repeats; remove one key"
         )
     for place, h in asked.items():
         _check_solved_hypothesis(place, h, study)
@@ -251,7 +253,7 @@ def _check_solved_hypothesis(place: str, h: Hypothesis, study: Study) -> None:
     if not h.is_of_two_arms:
         raise InputError(
             f"{place}: the exact test of solved runs compares two arms; name one in `arm` and "
-            "one in `than`, without `minus`, or give solved to other hypotheses alone"
+            "one in `than`, without `minus`, or set solved only in other hypotheses"
         )
     wanted = 0.0 if h.expects == "equivalent" else 100.0
     looks, alpha, family = study.looks, study.looks.alpha, len(study.families[h.family])
@@ -261,6 +263,6 @@ def _check_solved_hypothesis(place: str, h: Hypothesis, study: Study) -> None:
         if math.isinf(least):
             enough = "no feasible number of seeds can; give a larger margin"
         raise InputError(
-            f"{place}: {looks.seeds[-1]} seeds cannot decide it by solved runs with "
+            f"{place}: {looks.seeds[-1]} seeds cannot decide the hypothesis by solved runs with "
             f"alpha={alpha:g}, {family} in its family and margin={h.margin:g}; {enough}"
         )
