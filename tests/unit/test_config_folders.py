@@ -32,7 +32,7 @@ def test_a_search_path_on_the_command_line():
 def test_a_folder_that_does_not_exist_is_refused(given, here):
     """Hydra only warns about a folder of hydra.searchpath, and trains without its files."""
     key = "hydra.searchpath" if given.startswith("hydra") else "--config-dir"
-    wanted = f"{key}: no folder {here}/nope; name another"
+    wanted = f"{key}: no folder {here}/nope; name another folder"
     assert refusal(check_config_folders, given.format("nope").split()) == wanted
     for folder in ("mine", here / "mine", *(["s3://a/b"] if "[" in given else [])):
         check_config_folders([*given.format(folder).split(), "seed=1"])

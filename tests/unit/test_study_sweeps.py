@@ -296,7 +296,7 @@ def test_the_command_to_run_has_the_places_of_files_and_texts(tmp_path, monkeypa
     assert ("PYTHONPATH" in shown, status) == (False, None)
     _, stopped = called("study", "status", "mine.yaml", "logger=none", "logger=b")
     assert stopped.startswith("error: logger: given twice (logger=none and logger=b); give it once")
-    wanted = f"error: --config-dir: no folder {tmp_path}/nope; name another"
+    wanted = f"error: --config-dir: no folder {tmp_path}/nope; name another folder"
     assert called("study", "status", "mine.yaml", "-cd", "nope")[1] == wanted
 
 

@@ -130,7 +130,7 @@ def folder_files(path: str, names: SplitsConfig | None = None) -> dict[str, Path
             if is_data and names == SplitsConfig():
                 raise InputError(
                     f"{file}: is not read; name a split's file train, validation (or val, valid, "
-                    f"dev) or test with {_ENDS}, set data.splits, or move this one elsewhere"
+                    f"dev) or test with {_ENDS}, set data.splits, or move this file elsewhere"
                 )
         elif split in files:
             raise InputError(

@@ -44,7 +44,7 @@ def config_folder(key: str, start: Path, folder: str) -> str:
     if folder.startswith(PACKAGE):
         path = _package_folder(key, folder.removeprefix(PACKAGE).replace("/", "."))
     if not path.is_dir():
-        raise InputError(f"{key}: no folder {path.resolve()}; name another")
+        raise InputError(f"{key}: no folder {path.resolve()}; name another folder")
     _refuse_ignored(path)
     return str(path.resolve())
 
@@ -68,7 +68,7 @@ def _package_folder(key: str, name: str) -> Path:
     except (ImportError, ValueError):
         spec = None
     if spec is None or not spec.submodule_search_locations:
-        raise InputError(f"{key}: no package {name!r}; name another, or a folder")
+        raise InputError(f"{key}: no package {name!r}; name another package or a folder")
     return Path(next(iter(spec.submodule_search_locations)))
 
 
