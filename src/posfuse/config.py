@@ -30,6 +30,8 @@ LARGEST_SEED = 2**32 - 1
 
 @dataclass
 class VocabularyConfig:
+    """The tokens of a corpus."""
+
     max_size: int = option(50_000, "entries, including <pad> and <unk>", least=3)
     min_count: int = option(2, "occurrences below which a word or character is unknown", least=1)
     source: str = one_of("splits whose words are counted", "train", "all")
@@ -56,6 +58,8 @@ class SplitsConfig:
 
 @dataclass
 class DataConfig:
+    """The corpus, its splits and its batches."""
+
     name: str = option("???", "name of the corpus in folders and tables", check=check_name)
     corpus: dict[str, Any] | None = option(None, "`_target_` of the corpus, and its arguments")
     path: str | None = option(
@@ -102,6 +106,8 @@ class DataConfig:
 
 @dataclass
 class TaskConfig:
+    """What a model learns to predict."""
+
     name: str = option(
         "classification", "classification, language_model, or another with _target_",
         check=check_name,
@@ -144,6 +150,8 @@ class HostConfig:
 
 @dataclass
 class EncodingConfig:
+    """The position table, the part in attention, and the positions of tokens."""
+
     name: str = option("???", "name of the encoding in folders and tables", check=check_name)
     table: dict[str, Any] = option(dict, "`_target_` and arguments of the table to fuse")
     attention: dict[str, Any] = option(dict, "`_target_` and arguments of the part in attention")
@@ -182,6 +190,8 @@ class ModelConfig:
 
 @dataclass
 class OptimConfig:
+    """The optimizer and the learning rate at each step."""
+
     name: str = one_of("optimizer", "adamw", "adam")
     lr: float = option(3e-4, "learning rate", above=0)
     weight_decay: float = option(0.0, "weight decay", least=0)
@@ -206,6 +216,8 @@ class OptimConfig:
 
 @dataclass
 class TrainerConfig:
+    """The length of the training, its evaluations, and its device."""
+
     max_epochs: int = option(10, "largest number of epochs", least=1)
     accumulate: int = option(1, "batches per step of the optimizer", least=1)
     clip_norm: float | None = option(1.0, "largest gradient norm; null: no limit", above=0)
@@ -271,6 +283,8 @@ class FidelityConfig:
 
 @dataclass
 class LoggerConfig:
+    """What W&B receives of a run."""
+
     name: str = one_of("where a run is logged", "wandb", "none")
     project: str | None = option(
         None, "W&B project; null: WANDB_PROJECT, otherwise posfuse", check=check_project
@@ -293,6 +307,8 @@ class LoggerConfig:
 
 @dataclass
 class SweepConfig:
+    """Settings of a sweep as a whole."""
+
     fail_fast: bool = option(False, "stop the sweep at the first failure; otherwise run the others")
     primary: list[str] = option(
         list, "operators whose differences are adjusted together by Holm's method; empty: all"
@@ -313,6 +329,8 @@ class SeedsConfig:
 
 @dataclass
 class Config:
+    """The config of one run."""
+
     seed: int = option(0, "seed of initial values, batches and dropout", least=0, most=LARGEST_SEED)
     sweep_id: str = option("default", "the sweep's folder in output_dir", check=check_name)
     output_dir: str = option("multirun", "folder of all sweeps", check=check_folder)

@@ -75,6 +75,8 @@ class TokenizedSplit:
 
 @dataclass(frozen=True)
 class TokenStore:
+    """The token ids of a corpus by split, with its vocabulary and facts about its texts."""
+
     splits: dict[str, TokenizedSplit]
     vocabulary_size: int
     label_names: list[str]

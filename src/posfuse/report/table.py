@@ -20,6 +20,8 @@ Column = tuple[str, Callable[..., str], *tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Table:
+    """The cells of a table as text, and the numbers of its CSV file."""
+
     name: str  # of its files, without suffix
     title: str
     caption: str

@@ -22,6 +22,8 @@ from posfuse.study.spec import Hypothesis, Study
 
 @dataclass(frozen=True)
 class AllSeeds:
+    """The mean difference over all seeds, with its 95 % interval."""
+
     n: int
     mean: float
     low: float  # of the 95 % interval
@@ -40,6 +42,8 @@ class Solved:
 
 @dataclass(frozen=True)
 class HypothesisVerdict:
+    """The verdict on a hypothesis at the look that decided it, or at the last look so far."""
+
     hypothesis: Hypothesis
     decision: Decision | None  # None before the first look
     verdict: str  # supported, refuted, equivalent or undecided

@@ -45,6 +45,8 @@ class Choice:
 
 @dataclass(frozen=True)
 class Plan:
+    """A frozen plan: the study, the chosen settings of each arm, and a digest."""
+
     study: Study
     choices: dict[str, Choice]  # by arm; with repeats by `in_part`
     configs: dict[str, str]  # likewise: the fingerprint of the arm's composed config

@@ -64,6 +64,8 @@ def answer_of(row: Row, comparison: str, digits: int, details: str = "") -> Answ
 
 @dataclass(frozen=True)
 class Section:
+    """A section of a report: answers, figures, tables and notes."""
+
     chapter: str = TABLES  # one of CHAPTERS
     lead: Sequence[str] = ()  # the question and its answer in one sentence, above all chapters
     basis: Sequence[str] = ()  # sentences below the answers: how they were reached
