@@ -63,7 +63,7 @@ def test_a_model_of_shuffled_words_is_refused(tmp_path):
     """It would read a text in its original order. The run itself loads."""
     _, run = trained(tmp_path, "data.name=tiny_shuffled", "data.word_order=shuffled")
     line = refusal(export, run, tmp_path / "model.safetensors")
-    assert re.search(r"run: a run with data.word_order=shuffled, but an .*; use", line)
+    assert re.search(r"run: has data.word_order=shuffled, but an .*; use", line)
     assert load_run(run)[0].data.word_order == "shuffled"
 
 

@@ -54,5 +54,5 @@ def test_it_resumes_where_it_was(first, cfg, tmp_path):
 
 
 def test_it_is_not_exported(first, tmp_path):
-    with pytest.raises(InputError, match="host=transformers, whose model is not exported"):
+    with pytest.raises(InputError, match="host=transformers, and such a model is not exported"):
         export(first[0], tmp_path / "model.safetensors")

@@ -184,7 +184,7 @@ def test_the_kind_of_a_run_is_named(copy_run, reference, tmp_path):
     with pytest.raises(InputError, match="its task has no classes"):
         export(copy_run[0], tmp_path / "model.safetensors")
     assert sampled(reference[0], "--prompt", "a")[1].endswith(
-        "no language model; give a run with task=language_model"
+        "is not a language model; give a run with task=language_model"
     )
 
 

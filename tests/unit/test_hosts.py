@@ -283,4 +283,4 @@ def test_a_path_that_drops_positions_is_refused(bert, monkeypatch):
 def test_without_the_extra_its_name_is_given(bert, monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     found = complaint(*host_overrides(bert))
-    assert found.endswith("is not installed; pip install 'posfuse[transformers]'")
+    assert found.endswith("is not installed; run pip install 'posfuse[transformers]'")

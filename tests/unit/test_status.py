@@ -236,7 +236,7 @@ def test_what_is_no_sweep_is_one_line(tmp_path):
         ("absent", "no such folder; give a sweep's folder, such as multirun/mine"),
         ("empty", "no runs here"),
         ("damaged", "not a sweep's settings"),
-        ("run", "a run's folder; give a sweep's folder, such as multirun/mine"),
+        ("run", "is the folder of a run; give a sweep's folder, such as multirun/mine"),
     ):
         code, (line,) = shown(tmp_path / name)
         assert code == 1

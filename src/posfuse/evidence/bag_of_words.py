@@ -107,7 +107,7 @@ def bag_of_words(
             files = ", ".join(sorted(file.name for file in own_files(cfg)))
             raise InputError(
                 f"{folder}: {files} or its texts have changed since the run; restore them, or run "
-                "with data.name=NAME for the new ones"
+                "with data.name=NAME for the new files"
             )
         bag = _fit(cfg)
     with suppress(OSError):  # of a sweep that this user may only read

@@ -80,7 +80,7 @@ def _place(key: str, path: str, cfg: Config, folder: Path, recorded: str | None)
     if changed:
         raise InputError(
             f"{changed}: its files are not those of the run {folder}; restore them, or run "
-            "with data.name=NAME for the new ones"
+            "with data.name=NAME for the new files"
         )
     raise InputError(
         f"{folder / CONFIG}: {key}: no folder {path} with the run's files; restore it, or "

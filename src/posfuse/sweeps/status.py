@@ -53,7 +53,9 @@ def runs_of(sweep: Path) -> list[RunStatus]:
     """Every run that the sweep's last command asked for, also those that a search has not proposed
     yet, and every other run in the folder. Raises InputError if there is no run."""
     if (sweep / "config.yaml").exists():
-        raise InputError(f"{sweep}: a run's folder; give a sweep's folder, such as multirun/mine")
+        raise InputError(
+            f"{sweep}: is the folder of a run; give a sweep's folder, such as multirun/mine"
+        )
     asked = read_multirun(sweep)
     wanted = dict.fromkeys(sweep / folder for folder in asked.folders)
     every = wanted | dict.fromkeys(started_in(sweep))

@@ -87,13 +87,13 @@ def export(run: str | Path, path: str | Path) -> None:
         raise InputError(f"{run}: its task has no classes; give the run of a classifier")
     if is_pretrained(cfg):
         raise InputError(
-            f"{run}: a run with host=transformers, whose model is not exported as one file; use "
+            f"{run}: has host=transformers, and such a model is not exported as one file; use "
             "posfuse.training.trained.load_run"
         )
     if cfg.data.word_order == "shuffled":
         raise InputError(
-            f"{run}: a run with data.word_order=shuffled, but an exported model reads a text in "
-            "its own order; use posfuse.training.trained.load_run"
+            f"{run}: has data.word_order=shuffled, but an exported model reads a text in its "
+            "original order; use posfuse.training.trained.load_run"
         )
     try:
         folded = classifier.model.fold()

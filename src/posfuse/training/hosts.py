@@ -53,7 +53,7 @@ def _load(path: str) -> Any:
         import transformers  # takes seconds; only this host needs it
     except ImportError as error:
         raise InputError(
-            "host=transformers: the package transformers is not installed; pip install "
+            "host=transformers: the package transformers is not installed; run pip install "
             "'posfuse[transformers]'"
         ) from error
     transformers.utils.logging.set_verbosity_error()

@@ -61,7 +61,9 @@ def main(arguments: Namespace) -> None:
         raise InputError(f"--seed: {largest} (got {arguments.seed})")
     cfg, data, module = load_run(arguments.run)
     if not isinstance(module.model, LanguageModel):
-        raise InputError(f"{arguments.run}: no language model; give a run with task=language_model")
+        raise InputError(
+            f"{arguments.run}: is not a language model; give a run with task=language_model"
+        )
     ids = prompt_ids(arguments.prompt, cfg, data)
     # A text is continued in windows of the trained length. A string of a task must fit into one
     # window, which may have the longest tested length.

@@ -117,7 +117,9 @@ def _check(claim: Claim, claims: Claims, place: str) -> None:
     if claim.than is not None and claim.than in _as_list(claim.where.get("fusion")):
         raise InputError(f"{place}.than: must be another fusion than that of `where`")
     if claim.of == "position" and "none" in _as_list(claim.where.get("encoding")):
-        raise InputError(f"{place}: `of: position` compares with encoding none; remove it in where")
+        raise InputError(
+            f"{place}: `of: position` compares with encoding none; remove none from where.encoding"
+        )
     if claim.of == "position" and claim.kind == "less_stable":
         raise InputError(f"{place}: `of: position` is not for kind less_stable; remove it")
     if claim.margin is not None and claim.kind in ("every_seed_positive", "less_stable"):
