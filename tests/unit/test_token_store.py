@@ -2,6 +2,7 @@
 
 import errno
 from dataclasses import fields, replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -137,6 +138,18 @@ def test_a_build_that_fails_leaves_no_store(cfg, tmp_path, monkeypatch, call, er
             open_store(cfg, tmp_path / "cache")
     assert not [p for p in (tmp_path / "cache").iterdir() if p.is_dir()]
     open_store(cfg, tmp_path / "cache")
+
+
+def test_a_disk_that_is_full_at_the_vocabulary_is_one_line(cfg, tmp_path, monkeypatch) -> None:
+    write_text = Path.write_text
+
+    def fail(path, *given, **named):
+        if path.name == token_store.VOCABULARY:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write_text(path, *given, **named)
+
+    monkeypatch.setattr(Path, "write_text", fail)
+    assert "No space left on device); free space" in refusal(open_store, cfg, tmp_path / "cache")
 
 
 def test_a_corpus_that_cannot_be_read_is_not_reported_as_a_bad_cache(cfg, tmp_path, monkeypatch):

@@ -207,7 +207,9 @@ def _write(
             "vocabulary_size": tokens.size, "label_names": label_names, "unknown_share": shares,
             "ending": tokens.ending, "shift": tokens.shift, "repeated": repeated,
         }  # fmt: skip
-        tokens.vocabulary.save(str(work / VOCABULARY))
+        # Tokenizer.save does not report a full disk as an OSError.
+        vocabulary = tokens.vocabulary.to_str(pretty=True)
+        (work / VOCABULARY).write_text(vocabulary, encoding="utf-8")
         meta["checksums"] = {file.name: checksum(file) for file in sorted(work.iterdir())}
         (work / "meta.json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
         shutil.rmtree(folder, ignore_errors=True)  # a damaged store, if there is one
