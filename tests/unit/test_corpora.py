@@ -188,21 +188,24 @@ def test_a_folder_without_one_file_of_each_split_is_refused(tmp_path, names, mes
     assert refusal(folder_files, str(tmp_path)).startswith(f"{tmp_path}{message}")
 
 
+IGNORED = "is not read; name a split's file train, validation (or val, "
+NO_FILE = "is a folder or a broken link; write the split as one file, or "
+
+
 @pytest.mark.parametrize(
-    ("name", "make"),
+    ("name", "make", "message"),
     [
-        *((name, Path.touch) for name in (
+        *((name, Path.touch, IGNORED) for name in (
             "Val.csv", "Train.CSV", "test.json", "test.XLSX", "training.csv", "eval.csv",
             "train-00000-of-00002.parquet", "dev.csv.gz", "train2.csv", "test.v2.jsonl",
             "validation_set.csv", "validate.csv", "test-split.parquet",
         )),
-        ("val.parquet", Path.mkdir),  # as Spark writes it
-        ("val.parquet", lambda path: path.symlink_to("gone")),
+        ("val.parquet", Path.mkdir, NO_FILE),  # as Spark writes it
+        ("val.parquet", lambda path: path.symlink_to("gone"), NO_FILE),
     ],
 )  # fmt: skip
-def test_what_is_named_like_a_split_is_not_ignored(tmp_path, name, make) -> None:
+def test_what_is_named_like_a_split_is_not_ignored(tmp_path, name, make, message) -> None:
     for own in ("train.csv", "test.csv"):
         (tmp_path / own).touch()
     make(tmp_path / name)
-    message = f"{tmp_path / name}: is not read; name a split's file train, validation (or val, "
-    assert refusal(folder_files, str(tmp_path)).startswith(message)
+    assert refusal(folder_files, str(tmp_path)).startswith(f"{tmp_path / name}: {message}")

@@ -128,6 +128,11 @@ def folder_files(path: str, names: SplitsConfig | None = None) -> dict[str, Path
             name = file.name.partition(".")[0]
             is_data = LIKE_A_SPLIT.fullmatch(name) and file.suffix.lower() in OF_DATA
             if is_data and names == SplitsConfig():
+                if not file.is_file():
+                    raise InputError(
+                        f"{file}: is a folder or a broken link; write the split as one file, or "
+                        "move this one elsewhere"
+                    )
                 raise InputError(
                     f"{file}: is not read; name a split's file train, validation (or val, valid, "
                     f"dev) or test with {_ENDS}, set data.splits, or move this file elsewhere"
