@@ -1,5 +1,6 @@
 """A corpus of the Hugging Face hub: its form, when the hub is asked, and what its errors say."""
 
+import os
 import socket
 
 import pandas as pd
@@ -91,6 +92,21 @@ def test_a_corpus_in_the_hubs_form_loads(in_hub_form, names, own, expected) -> N
     assert classes == ["a", "b"]
     found = [f"{len(part)} of {next(part.texts()).split()[0]}" for part in parts.values()]
     assert found == expected
+
+
+def test_a_file_of_other_texts_with_the_same_time_stamp_is_read(in_hub_form, tmp_path) -> None:
+    read = []
+    for word in ("old", "newest"):
+        frame = labelled([f"{word} {i}" for i in range(40)])
+        cfg = DataConfig("tiny", corpus=in_hub_form(train=frame, test=frame))
+        for file in (tmp_path / "hub" / "data").iterdir():
+            os.utime(file, (1e9, 1e9))  # as an archive may set it
+        corpus = corpora.load(cfg)
+        parts, _ = splits(corpus, cfg)
+        read.append((corpus.fingerprint, next(parts["test"].texts())))
+    (old, one), (new, other) = read
+    assert (one, other) == ("old 0", "newest 0")
+    assert old != new
 
 
 CARD = """---

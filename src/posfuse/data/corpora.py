@@ -196,7 +196,13 @@ def _hub(cfg: DataConfig, id: str, revision: str = "main") -> Corpus:
     # Otherwise each of the hub's retries prints two lines.
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     try:
-        loaded = datasets.load_dataset(id) if Path(id).is_dir() else _from_hub(id, revision)
+        if Path(id).is_dir():
+            # The cache of `datasets` compares time stamps, which may be those of other texts.
+            name = _digest_below(Path(id))
+            place = str(Path(datasets.config.HF_DATASETS_CACHE, name))
+            loaded = datasets.load_dataset(id, cache_dir=place)
+        else:
+            name, loaded = f"{id}@{revision}", _from_hub(id, revision)
     except Exception as error:  # network, cache and repository errors have no common ancestor
         why = reason(error)
         is_unreachable = isinstance(error, ConnectionError)
@@ -224,7 +230,14 @@ def _hub(cfg: DataConfig, id: str, revision: str = "main") -> Corpus:
     # The names of the Arrow files contain the revision's commit, so a new download changes them.
     arrow = [Path(f["filename"]) for part in splits.values() for f in part.cache_files]
     files = [(*path.parts[-3:], path.stat().st_size) for path in arrow]
-    return Corpus(f"{id}@{revision} {files}", read, getattr(label, "names", None))
+    return Corpus(f"{name} {files}", read, getattr(label, "names", None))
+
+
+def _digest_below(folder: Path) -> str:
+    """The digest of the files in a folder and its folders, except hidden ones, such as git's."""
+    places = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*"))}
+    shown = {n: path for n, path in places.items() if path.is_file() and "/." not in f"/{n}"}
+    return files_digest(shown)
 
 
 @lru_cache
