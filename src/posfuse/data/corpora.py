@@ -162,6 +162,16 @@ def _split_of(names: SplitsConfig, usual: Sequence[str]) -> dict[str, str]:
     return {**dict.fromkeys(validation, "validation"), names.train: "train", names.test: "test"}
 
 
+def files_below(folder: Path) -> dict[str, Path]:
+    """The files in a folder and its folders, except hidden ones, such as those of git."""
+    files = {path.relative_to(folder): path for path in sorted(folder.rglob("*"))}
+    return {
+        place.as_posix(): path
+        for place, path in files.items()
+        if path.is_file() and not any(part.startswith(".") for part in place.parts)
+    }
+
+
 def files_digest(files: dict[str, Path]) -> str:
     """sha256 over the names, endings and bytes of the files; capitals in the ending of a split's
     file make no difference. A process reads an unchanged file once."""
@@ -198,7 +208,7 @@ def _hub(cfg: DataConfig, id: str, revision: str = "main") -> Corpus:
     try:
         if Path(id).is_dir():
             # The cache of `datasets` compares time stamps, which may be those of other texts.
-            name = _digest_below(Path(id))
+            name = files_digest(files_below(Path(id)))
             place = str(Path(datasets.config.HF_DATASETS_CACHE, name))
             loaded = datasets.load_dataset(id, cache_dir=place)
         else:
@@ -231,13 +241,6 @@ def _hub(cfg: DataConfig, id: str, revision: str = "main") -> Corpus:
     arrow = [Path(f["filename"]) for part in splits.values() for f in part.cache_files]
     files = [(*path.parts[-3:], path.stat().st_size) for path in arrow]
     return Corpus(f"{name} {files}", read, getattr(label, "names", None))
-
-
-def _digest_below(folder: Path) -> str:
-    """The digest of the files in a folder and its folders, except hidden ones, such as git's."""
-    places = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*"))}
-    shown = {n: path for n, path in places.items() if path.is_file() and "/." not in f"/{n}"}
-    return files_digest(shown)
 
 
 @lru_cache

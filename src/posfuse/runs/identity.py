@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from posfuse.config import Config
-from posfuse.data.corpora import files_digest, folder_files, load
+from posfuse.data.corpora import files_below, files_digest, folder_files, load
 from posfuse.data.own_code import code_digests, is_own
 from posfuse.data.pretrained_folder import pretrained_files
 from posfuse.data.vocabulary import tokenizer_file_digest
@@ -72,7 +72,7 @@ CONTENTS: dict[str, Callable[[str, Config], str]] = {
     "data.path": lambda path, cfg: files_digest(folder_files(path, cfg.data.splits)),
     "data.vocabulary.file": lambda path, cfg: tokenizer_file_digest(path),
     "host.path": lambda path, cfg: files_digest(pretrained_files(path)),
-    HUB_ID: lambda path, cfg: files_digest(_files_below(Path(path))),
+    HUB_ID: lambda path, cfg: files_digest(files_below(Path(path))),
 }
 
 
@@ -106,16 +106,6 @@ def files_of(cfg: Config) -> dict[str, str]:
         if is_read and (Path(id).is_absolute() or Path(id).is_dir()):
             given[HUB_ID] = id
     return given
-
-
-def _files_below(folder: Path) -> dict[str, Path]:
-    """The files in a folder and its folders, except hidden ones, such as those of git."""
-    files = {path.relative_to(folder): path for path in sorted(folder.rglob("*"))}
-    return {
-        place.as_posix(): path
-        for place, path in files.items()
-        if path.is_file() and not any(part.startswith(".") for part in place.parts)
-    }
 
 
 def fingerprint(cfg: Config) -> str:
