@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from posfuse.errors import Diverged, OutOfMemory
+from posfuse.errors import ConfigError, Diverged, OutOfMemory
 from posfuse.model.network import PositionClassifier
 from posfuse.runs import records
 from posfuse.train import train
@@ -45,3 +45,13 @@ def test_out_of_memory_names_the_batch_size_to_try(corpus, tmp_path, monkeypatch
             with pytest.raises(OutOfMemory, match=message):
                 train(small_config(corpus, f"data.batch_size={size}"), tmp_path / str(size))
     train(small_config(corpus), tmp_path / "16")
+
+
+def test_an_operator_whose_values_cannot_be_used_is_refused(corpus, tmp_path, own_module):
+    code = "from posfuse.model.fusion import Add\nclass Own(Add):\n    "
+    code += "def merge(self, token, position):\n        return token[0].double()"
+    own_module("own_double", code)
+    with pytest.raises(
+        ConfigError, match=r"^fusion=add: Own.merge returns values of torch.float64"
+    ):
+        train(small_config(corpus, "fusion._target_=own_double.Own"), tmp_path)

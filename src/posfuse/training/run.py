@@ -40,6 +40,7 @@ from posfuse.training.checkpoints import Checkpoints, read_checkpoint
 from posfuse.training.module import TrainingModule
 from posfuse.training.observers import Diagnostics, History
 from posfuse.training.optimizer import check_warmup
+from posfuse.training.part_checks import check_parts
 from posfuse.training.progress import Stopwatch, progress_callbacks
 from posfuse.training.recording import Tested, record
 from posfuse.training.replicas import replicas
@@ -169,6 +170,7 @@ def build(cfg: Config, backbone: Backbone, pretrained: Path | None) -> tuple[Tex
                 "test@LENGTH or sliding@LENGTH; rename it"
             )
     module = build_module(cfg, data, backbone)
+    check_parts(cfg, module.model)
     if pretrained:
         masked_pretraining.load(module.model, pretrained)
     return data, module
