@@ -29,6 +29,13 @@ FOLLOWING = {
     **{key: f"{key}=null" for key in ("seeds.init", "seeds.order", "seeds.dropout")},
 }
 SEED = re.compile(r"\$\{[\s.]*seed\s*\}")
+# The base of the classes that a key may name. Importing one here would import torch.
+BASES = {
+    "fusion": "posfuse.model.fusion.Fusion",
+    "encoding.table": "posfuse.model.encoding.Table",
+    "encoding.attention": "posfuse.model.attention_encoding.AttentionEncoding",
+    "task": "posfuse.training.task.Task",
+}
 
 
 def checked(config: DictConfig) -> Config:
@@ -120,7 +127,25 @@ def task_of(cfg: Config) -> Any:
             f"task.name: must be {' or '.join(TASKS)} (got {task.name}); another kind of task "
             "needs task._target_, the import path of its class"
         )
-    return import_part("task", target)(cfg)
+    part = import_part("task", target)
+    _check_base("task", target, part)
+    with input_errors(f"task._target_: {target}(cfg) is no call of it", "let it take a config"):
+        inspect.signature(part).bind(cfg)
+    return part(cfg)
+
+
+def _check_base(key: str, target: str, part: Any) -> None:
+    """Raise InputError for a class that does not extend the base of its kind, or lacks a method
+    that the base leaves to it. A function may return an object of any class."""
+    if not inspect.isclass(part) or key not in BASES:
+        return
+    if BASES[key] not in [f"{c.__module__}.{c.__qualname__}" for c in part.__mro__]:
+        raise InputError(f"{key}._target_: {target} is no subclass of {BASES[key]}; make it one")
+    if lacking := sorted(getattr(part, "__abstractmethods__", ())):
+        raise InputError(
+            f"{key}._target_: {target} has no method {' and no '.join(lacking)}; define it in the "
+            f"class, as {BASES[key]} describes"
+        )
 
 
 def _check_arguments(key: str, node: dict[str, Any], given: tuple[str, ...]) -> dict[str, Any]:
@@ -130,6 +155,7 @@ def _check_arguments(key: str, node: dict[str, Any], given: tuple[str, ...]) -> 
     if target is None:
         raise InputError(f"{key}._target_: missing; give the import path of the class or function")
     part = import_part(key, target)
+    _check_base(key, target, part)
     parameters = inspect.signature(part).parameters.values()
     named = {p.name: p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
     takes_any = any(p.kind == p.VAR_KEYWORD for p in parameters)
