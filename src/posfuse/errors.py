@@ -1,14 +1,20 @@
 """Exceptions whose message is shown to the user without a traceback."""
 
 import errno
+import sysconfig
+import traceback
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 NO_MEMORY = (
     "memory ran out; raise the limit of this process (ulimit -v, or the job's memory), or lower "
     "data.batch_size, data.max_len or the model's size"
 )
+# The folders of Python and of installed packages; "<": code without a file.
+LIBRARIES = ("<", *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")))
+POSFUSE = str(Path(__file__).parent)
 
 
 class InputError(Exception):
@@ -92,6 +98,13 @@ def reason(error: Exception) -> str:
         cause = cause.__cause__
     text = str(getattr(error, "strerror", None) or error)
     return " ".join(text.split()) or type(error).__name__
+
+
+def own_line(error: BaseException) -> str:
+    """The last line of the user's own code in the traceback, as "FILE line N", or an empty text."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if not f.filename.startswith((POSFUSE, *LIBRARIES))]
+    return f"{own[-1].filename} line {own[-1].lineno}" if own else ""
 
 
 def visible(text: str) -> str:

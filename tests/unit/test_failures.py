@@ -1,5 +1,6 @@
 """Failures of runs: their records, what a sweep prints, and how it ends."""
 
+import importlib
 import pickle
 import signal
 import sys
@@ -173,6 +174,15 @@ def test_an_error_is_one_line(tmp_path):
         (KeyError("x"), f"KeyError: 'x'; see the traceback in {tmp_path}/train.log"),
     ):
         assert message_of(error, tmp_path).startswith(line)
+
+
+def test_an_unexpected_error_has_the_line_of_the_users_own_code(tmp_path, own_module):
+    file = own_module("own_table", "import json\n\ndef forward():\n    json.loads('[')\n")
+    with pytest.raises(ValueError, match="Expecting") as raised:
+        importlib.import_module("own_table").forward()
+    error = raised.value.with_traceback(raised.tb.tb_next)  # a run's begins in posfuse
+    place = f"line 1 column 2 (char 1) ({file} line 4); see the traceback in "
+    assert f": Expecting value: {place}" in message_of(error, tmp_path)
 
 
 def test_the_message_is_not_that_of_an_earlier_handled_error(tmp_path):

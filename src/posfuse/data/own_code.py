@@ -3,15 +3,12 @@
 import importlib
 import inspect
 import pkgutil
-import sysconfig
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from posfuse import seals
-
-# The folders of Python and of installed packages; "<": code without a file.
-LIBRARIES = ("<", *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")))
+from posfuse.errors import LIBRARIES
 
 
 def is_own(target: str) -> bool:

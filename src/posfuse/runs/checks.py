@@ -5,15 +5,13 @@ import importlib
 import inspect
 import re
 import sys
-import traceback
 from typing import Any, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from posfuse.config import LARGEST_SEED, TASKS, Config
-from posfuse.data.own_code import LIBRARIES
-from posfuse.errors import InputError, input_errors, lacks_memory
+from posfuse.errors import InputError, input_errors, lacks_memory, own_line
 from posfuse.limits import check_limits, check_name
 from posfuse.runs.combinations import check_combinations
 from posfuse.runs.configs import config_of
@@ -227,7 +225,5 @@ def import_part(key: str, target: Any) -> Any:
 
 def _reason(error: BaseException) -> str:
     """An import error in one line, with the line of the user's code that caused it."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if not f.filename.startswith((__file__, *LIBRARIES))]
-    place = f", {own[-1].filename} line {own[-1].lineno}" if own else ""
+    place = f", {line}" if (line := own_line(error)) else ""
     return f"{type(error).__name__}: {' '.join(str(error).split())}{place}"

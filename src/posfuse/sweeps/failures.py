@@ -25,6 +25,7 @@ from posfuse.errors import (
     InputError,
     TrainingError,
     lacks_memory,
+    own_line,
     visible,
 )
 from posfuse.process import signals
@@ -99,7 +100,8 @@ class Ending(Callback):
 
 
 def message_of(error: BaseException, folder: Path) -> str:
-    """The error in one line. The traceback of an unexpected error goes to train.log."""
+    """The error in one line. That of an unexpected error has the line of the user's own code that
+    caused it, if there is one, and its traceback goes to train.log."""
     if isinstance(error, InputError | TrainingError):
         return str(error)
     if lacks_memory(error):
@@ -108,7 +110,9 @@ def message_of(error: BaseException, folder: Path) -> str:
         place = error.filename or folder
         return f"{place}: {error.strerror or error}; fix this and retry; finished runs are skipped"
     detail.error("%s", "".join(traceback.format_exception(error)))
-    return f"{type(error).__name__}: {one_line(error)}; see the traceback in {folder}/train.log"
+    place = f" ({line})" if (line := own_line(error)) else ""
+    log = folder / "train.log"
+    return f"{type(error).__name__}: {one_line(error)}{place}; see the traceback in {log}"
 
 
 def record_failure(
