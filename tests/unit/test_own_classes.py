@@ -1,7 +1,9 @@
-"""A class of the user's own that is of another kind, or lacks a method, is refused in one line."""
+"""A class or corpus of the user's own that is of another kind, or lacks a part, is refused."""
 
 import pytest
 
+from posfuse.config import DataConfig
+from posfuse.data.token_store import open_store
 from posfuse.runs.checks import checked
 from refusals import refusal
 from small_runs import composed
@@ -45,3 +47,27 @@ def test_a_class_of_another_kind_is_named_with_what_it_lacks(key, name, message,
     text = refusal(checked, composed(f"{key}._target_=own_classes.{name}"))
     joint = "" if message.startswith("(") else " "
     assert text.startswith(f"{key}._target_: own_classes.{name}{joint}{message}")
+
+
+CORPORA = """
+from posfuse.data.corpora import Corpus
+
+def frames(): return {}
+def no_function(): return Corpus("no function", {})
+def no_dict(): return Corpus("no dict", lambda: [1])
+def no_train(): return Corpus("no train", lambda: {"test": None})
+"""
+
+
+@pytest.mark.parametrize("name", ["frames", "no_function", "no_dict", "no_train"])
+def test_a_function_that_returns_no_corpus_is_named(name, own_module, tmp_path):
+    own_module("own_corpora", CORPORA)
+    target = f"own_corpora.{name}"
+    cfg = DataConfig(name="mine", corpus={"_target_": target})
+    line = refusal(open_store, cfg, tmp_path)
+    if name in ("frames", "no_function"):
+        assert line.startswith(
+            f"data.corpus._target_: {target} returns no Corpus(fingerprint, read"
+        )
+    else:
+        assert line.startswith("mine: `read` of its Corpus returns no dict with a train split; ret")

@@ -59,7 +59,12 @@ def load(cfg: DataConfig) -> Corpus:
     arguments = {key: value for key, value in cfg.corpus.items() if key != "_target_"}
     target = cfg.corpus["_target_"]
     function = pkgutil.resolve_name(target)
-    corpus: Corpus = _hub(cfg, **arguments) if function is hub else function(**arguments)
+    corpus = _hub(cfg, **arguments) if function is hub else function(**arguments)
+    if not (isinstance(corpus, Corpus) and callable(corpus.read)):
+        raise InputError(
+            f"data.corpus._target_: {target} returns no Corpus(fingerprint, read) with a function "
+            "`read`; return one, as docs/your_text.md shows"
+        )
     if is_own(target):  # its texts also depend on its code
         code = sorted(code_digests(target).values())
         return replace(corpus, fingerprint=seals.digest_of([corpus.fingerprint, *code]))

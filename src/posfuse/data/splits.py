@@ -3,7 +3,7 @@
 import inspect
 import re
 import reprlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -63,6 +63,11 @@ def splits(
         if lacks_memory(error):
             raise
         raise InputError(f"{cfg.name}: cannot be read ({error}); correct this file") from error
+    if not isinstance(read, Mapping) or "train" not in read:
+        raise InputError(
+            f"{cfg.name}: `read` of its Corpus returns no dict with a train split; return a "
+            "DataFrame for each of train, validation and test"
+        )
     sources = {
         split: part if isinstance(part, Source) else frame_source(part, f"{cfg.name} ({split})")
         for split, part in read.items()
