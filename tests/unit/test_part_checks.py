@@ -41,7 +41,8 @@ TABLES = {
     "transposed": (lambda self: self.table.T, "returns the shape (64, 256); return (max_len, d_mo"),
     "short": (lambda self: self.table[:4], "returns the shape (4, 64); return (max_len, d_model), "
               "here (256, 64)"),
-    "raises": (lambda self: self.tabel, "fails (AttributeError: 'Own' object has no attribute 't"),
+    "raises": (lambda self: self.tabel, "fails (AttributeError: 'Own' object has no attribute "
+               f"'tabel', {__file__} line "),
 }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from posfuse.config import Config, longest
-from posfuse.errors import ConfigError, reason
+from posfuse.errors import ConfigError, own_line, reason
 from posfuse.model.attention_encoding import AttentionEncoding
 from posfuse.model.network import FusionTransformer
 
@@ -51,7 +51,9 @@ def _naming(part: str) -> Iterator[None]:
     except ConfigError as error:
         raise ConfigError(f"{part} {error}") from error
     except Exception as error:
-        raise ConfigError(f"{part} fails ({_kind(error)}: {reason(error)}); correct it") from error
+        place = f", {line}" if (line := own_line(error)) else ""
+        why = f"{_kind(error)}: {reason(error)}{place}"
+        raise ConfigError(f"{part} fails ({why}); correct it") from error
 
 
 def _check_table(network: FusionTransformer, n_positions: int) -> None:
