@@ -3,6 +3,7 @@
 import os
 import platform
 import shutil
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +20,7 @@ from posfuse.process.commit import commit
 from posfuse.runs import identity, records
 from posfuse.runs.configs import CONFIG
 from posfuse.tracking import projection, server
-from posfuse.tracking.live import Live, is_of_agent, start_run, track
+from posfuse.tracking.live import LIMIT, Live, is_of_agent, start_run, track
 from posfuse.tracking.projection import STEP, Cell
 from posfuse.tracking.server import text_of
 from posfuse.train import train
@@ -130,6 +131,19 @@ def test_a_run_on_a_server_shows_its_address_without_a_token(
     lines = [line for line in caplog.messages if line.startswith("W&B: ")]
     name = projection.run_id(records.identity(cfg, tmp_path))
     assert lines == [f"W&B: {running.url}/{ENTITY}/posfuse/runs/{name}"] * (mode == "online")
+
+
+def test_a_server_that_stops_answering_does_not_hold_up_the_next_run(
+    running, cfg, reference, tmp_path, monkeypatch, caplog
+):
+    folder = shutil.copytree(reference[0], tmp_path / "copy")
+    monkeypatch.setenv("WANDB_MODE", "online")
+    monkeypatch.setitem(LIMIT, "finish_timeout", 1.0)
+    with restarted(), ExitStack() as afterwards, track(cfg, folder):
+        afterwards.callback(running.lock.release)
+        running.lock.acquire()
+    (line,) = [line for line in caplog.messages if line.startswith("W&B failed (")]
+    assert line.endswith("the run continues without it; upload it later with posfuse sync")
 
 
 def test_where_wandb_fails_it_is_given_up_with_one_warning(monkeypatch, caplog):

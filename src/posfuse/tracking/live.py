@@ -28,6 +28,8 @@ from posfuse.tracking.projection import Cell, Finished
 if TYPE_CHECKING:
     import wandb
 
+# Without a limit W&B retries for hours at the end of a run if the server does not answer any more.
+LIMIT: dict[str, Any] = {"finish_timeout": 600.0, "finish_timeout_raises": True}
 _log = logging.getLogger(__name__)
 
 
@@ -85,7 +87,8 @@ def start_run(cfg: Config, folder: Path, facts: records.Record) -> "wandb.Run":
     earlier = [*(folder / "wandb").glob("offline-run-*")] if mode == "offline" else []
     try:
         own = None if of_agent else projection.run_id(facts)
-        run = server.start(facts, cfg.logger, folder, own, dir=folder, mode=mode)
+        settings = server.SETTINGS | LIMIT
+        run = server.start(facts, cfg.logger, folder, own, settings, dir=folder, mode=mode)
     except Exception as error:  # W&B raises private types if its process was killed
         server.end_process()
         why = server.text_of(error)
