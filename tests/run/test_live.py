@@ -163,10 +163,11 @@ def test_where_wandb_fails_it_is_given_up_with_one_warning(monkeypatch, caplog):
     assert "\n" not in line
 
 
+@pytest.mark.parametrize("mode", ["", "dryrun"])  # as if unset; W&B's old name of offline
 def test_an_offline_run_replaces_the_earlier_log_when_it_has_started(
-    run, cfg, tmp_path, monkeypatch
+    mode, run, cfg, tmp_path, monkeypatch
 ):
-    monkeypatch.setenv("WANDB_MODE", "")  # as if unset
+    monkeypatch.setenv("WANDB_MODE", mode)
     logs, facts = tmp_path / "wandb", records.identity(cfg, tmp_path)
     for name in ("offline-run-1-x", "run-2-x"):
         (logs / name).mkdir(parents=True)
@@ -175,7 +176,7 @@ def test_an_offline_run_replaces_the_earlier_log_when_it_has_started(
         assert refusal(start_run, cfg, tmp_path, facts).startswith("W&B: a wrong setting; ")
     assert len(os.listdir(logs)) == 2
     assert start_run(cfg, tmp_path, facts) is run
-    assert os.environ["WANDB_MODE"] == "offline"
+    assert os.environ["WANDB_MODE"] == (mode or "offline")
     assert [log.name for log in logs.iterdir()] == ["run-2-x"]  # that one was online
 
 

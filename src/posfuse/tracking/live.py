@@ -84,7 +84,7 @@ def start_run(cfg: Config, folder: Path, facts: records.Record) -> "wandb.Run":
     server.prepare(Path(cfg.output_dir, cfg.sweep_id), of_agent)
     usual = "online" if of_agent else "offline"
     mode: Any = cfg.logger.mode or os.environ.setdefault("WANDB_MODE", usual)
-    earlier = [*(folder / "wandb").glob("offline-run-*")] if mode == "offline" else []
+    earlier = [*(folder / "wandb").glob("offline-run-*")]
     try:
         own = None if of_agent else projection.run_id(facts)
         settings = server.SETTINGS | LIMIT
@@ -97,7 +97,7 @@ def start_run(cfg: Config, folder: Path, facts: records.Record) -> "wandb.Run":
             f"{key}: {why.removeprefix('mode: ')}; correct it, or set logger.mode=offline to train "
             "without a server, or logger=none to train without W&B"
         ) from error
-    for log in earlier:  # not before, because W&B may refuse to start
+    for log in earlier if run.offline else ():  # not before, because W&B may refuse to start
         shutil.rmtree(log)
     return run
 
