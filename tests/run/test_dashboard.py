@@ -24,7 +24,7 @@ from posfuse.tracking import panels
 from posfuse.tracking import server as wandb_server
 from posfuse.tracking.projection import Cell, run_id
 from refusals import refusal
-from small_records import ask, write_record, write_sweep
+from small_records import ask, write_failure, write_record, write_sweep
 
 PAGE = Path(__file__).parents[2] / "docs" / "wandb.md"
 
@@ -178,6 +178,18 @@ def test_a_sweep_that_was_renamed_and_resumed_has_the_runs_of_both_names(dashboa
     recorded = map(records.read_result, renamed.rglob("result.json"))
     assert {record["sweep_id"] for record in recorded} == {"mine", "renamed"}
     check_views(*specs(server), renamed)
+
+
+def test_the_report_counts_runs_without_a_result(dashboard, sweep, server):
+    ask(sweep, {"seed": "0,7"}, ["data=tiny", "encoding=learned", "fusion=concat"])
+    failed = sweep / "tiny" / "learned" / "concat" / "seed=7"
+    failed.mkdir()
+    write_failure(failed, "diverged", "lower optim.lr")
+    assert dashboard()[0] == 0
+    text = str(specs(server)[1])
+    assert "missing: 1 of 19 runs" in text
+    assert "runs without a result: 1 diverged" in text
+    assert str(failed) not in text
 
 
 def titles(workspace):

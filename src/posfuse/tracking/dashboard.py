@@ -19,7 +19,7 @@ from wandb_workspaces import expr
 
 from posfuse import seals
 from posfuse.errors import InputError, input_errors
-from posfuse.evidence.collect import collect, declared_family, predicting
+from posfuse.evidence.collect import collect, declared_family, failures, missing, predicting
 from posfuse.evidence.metric import ACCURACY, MACRO_F1, METRICS, classes_of, metric_of
 from posfuse.report import formats
 from posfuse.report.figures.style import look, rc_style
@@ -225,7 +225,9 @@ def main(arguments: Namespace) -> list[str]:
             raise InputError(f"{place}; run posfuse sync {sweep} first")
         family, notes = declared_family(runs)
         shown = Shown(runs, family, arguments.suffix)
-        shown.notes.extend(notes)
+        if absent := missing(runs):
+            shown.notes.append(f"missing: {len(absent)} of {len(runs) + len(absent)} runs")
+        shown.notes.extend([*failures(sweep, runs)[:1], *notes])  # without a line for each run
         if not server.runs_of(api, entity, project, list(shown.by_id)):
             of_suffix = f" with suffix {arguments.suffix}" if arguments.suffix else ""
             raise InputError(
