@@ -223,9 +223,19 @@ def test_one_line_names_what_is_missing(fake, tmp_path):
     assert fake.asked == []
 
 
-def test_settings_that_wandb_refuses_are_one_line(fake, sweep, monkeypatch):
-    monkeypatch.setenv("WANDB_BASE_URL", "nowhere")
+@pytest.mark.parametrize(
+    ("variable", "value", "reason"),
+    [
+        ("WANDB_BASE_URL", "nowhere", "base_url: Input should be a valid URL"),
+        ("WANDB_PROJECT", "a/b", "Invalid project name 'a/b'"),
+    ],
+)
+def test_settings_that_wandb_refuses_are_one_line(
+    variable, value, reason, fake, sweep, monkeypatch
+):
+    monkeypatch.setenv(variable, value)
     with restarted():
         (line,) = synced(sweep)[2]
-    assert line.startswith("error: W&B: base_url: Input should be a valid URL")
+    assert line.startswith(f"error: W&B: {reason}")
+    assert line.endswith("; fix or unset that WANDB_ variable")
     assert "pydantic" not in line

@@ -164,7 +164,7 @@ def base_url() -> str:
 
     try:
         return str(wandb.setup().settings.base_url)
-    except ValueError as error:
+    except (ValueError, wandb.Error) as error:  # the second one for a project's name
         raise InputError(f"W&B: {text_of(error)}; fix or unset that WANDB_ variable") from error
 
 
