@@ -69,6 +69,16 @@ def test_a_run_is_uploaded_once_and_what_the_server_lacks_is_named(fake, sweep):
         assert upload.on_server(runs) == {}
 
 
+def test_no_dashboard_is_proposed_for_several_sweeps(fake, sweep):
+    other = shutil.copytree(sweep / "seed=0", sweep.parent / "other" / "seed=0")
+    record = records.read_result(other / records.RESULT)
+    records.write_result(other, record | {"sweep_id": "other"})
+    status, out, _ = synced(sweep.parent)
+    assert status == 0
+    assert f"{fake.url} holds 2 of 2 runs\n" in out
+    assert "next: " not in out
+
+
 @pytest.mark.slow
 def test_what_did_not_arrive_is_named_and_the_next_sync_completes_it(fake, sweep):
     run = Finished.read(sweep / "seed=0")

@@ -18,6 +18,7 @@ import numpy as np
 from posfuse.errors import InputError
 from posfuse.runs import identity, records
 from posfuse.runs.folders import results_in, started_in
+from posfuse.runs.multirun import sweep_around
 from posfuse.runs.usable import usable
 from posfuse.tracking import projection, server
 from posfuse.tracking.projection import STEP, Finished
@@ -159,7 +160,8 @@ def main(arguments: Namespace) -> list[str]:
         print(f"skipped {len(unfinished)} unfinished runs, the first in {unfinished[0]}")
     for page in pages:
         print(f"results: {page}")
-    if not problems + unsent:
+    sweeps = {sweep_around(run.folder) or run.record["sweep_id"] for run in runs}
+    if not problems + unsent and len(sweeps) == 1:  # posfuse dashboard refuses several
         own = [f"--suffix={arguments.suffix}"] if arguments.suffix else []
         print(f"next: {shlex.join(['posfuse', 'dashboard', *own, str(sweep)])}")
     return problems + unsent
