@@ -34,6 +34,7 @@ CHECKED = {
     "check_folder": "a folder",
     "check_name": "letters, digits, _.-",
     "check_project": "no /\\#?%:",
+    "check_tags": "no empty text",
 }
 
 

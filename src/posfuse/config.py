@@ -11,7 +11,7 @@ from typing import Any
 
 from hydra.core.config_store import ConfigStore
 
-from posfuse.limits import check_folder, check_name, check_project, one_of, option
+from posfuse.limits import check_folder, check_name, check_project, check_tags, one_of, option
 
 # conf/ lies inside the installed package; in a checkout it lies at the top.
 _PACKAGE = Path(__file__).resolve().parent
@@ -295,7 +295,7 @@ class LoggerConfig:
     mode: str | None = option(
         None, "where W&B logs; null: WANDB_MODE, otherwise offline", choices=("offline", "online")
     )
-    tags: list[str] = option(list, "W&B tags")
+    tags: list[str] = option(list, "W&B tags", check=check_tags)
     notes: str = option("", "W&B notes")
     job_type: str = option("train", "W&B job type; a study sets tune or test")
     artifacts: list[str] = option(

@@ -61,6 +61,12 @@ def check_project(key: str, name: str) -> None:
         )
 
 
+def check_tags(key: str, tags: list[str]) -> None:
+    """Raise InputError for an empty tag, which W&B refuses when a run starts."""
+    if not all(tags):
+        raise InputError(f"{key}: has an empty tag; remove it")
+
+
 def check_folder(key: str, folder: str) -> None:
     """Raise InputError for an empty name and for the root of the file system. An unset shell
     variable can give both."""

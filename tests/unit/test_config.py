@@ -112,6 +112,7 @@ BAD = {
     "encoding.table._target_=posfuse.model.fusion.Add": "posfuse.model.fusion.Add is no subclass "
     "of posfuse.model.encoding.Table; make it one",
     "optim.lr=nan": "must be above 0 (got nan)",
+    "logger.tags=[a,'']": "has an empty tag; remove it",
     "trainer.monitor=f1": "must be accuracy, macro_f1, loss, or metric (got f1)",
 }
 
