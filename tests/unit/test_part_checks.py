@@ -119,3 +119,12 @@ def test_the_parts_of_posfuse_pass_and_the_check_leaves_no_trace(fusion, encodin
         check_parts(cfg, network)
         assert torch.equal(before, torch.get_rng_state())
         assert [m for m in network.modules() if not m.training] == [network.head]
+
+
+def test_a_lack_of_memory_is_not_blamed_on_the_part(monkeypatch):
+    def forward(self):
+        raise MemoryError
+
+    own = part(FixedTable, "forward", forward, build=lambda self, d, n: torch.ones(n, d))
+    with pytest.raises(MemoryError):
+        check("encoding.table", own, monkeypatch)
