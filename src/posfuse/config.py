@@ -30,8 +30,6 @@ LARGEST_SEED = 2**32 - 1
 
 @dataclass
 class VocabularyConfig:
-    """The tokens of a corpus."""
-
     max_size: int = option(50_000, "entries, including <pad> and <unk>", least=3)
     min_count: int = option(2, "occurrences below which a word or character is unknown", least=1)
     source: str = one_of("splits whose words are counted", "train", "all")
@@ -58,8 +56,6 @@ class SplitsConfig:
 
 @dataclass
 class DataConfig:
-    """The corpus, its splits and its batches."""
-
     name: str = option("???", "name of the corpus in folders and tables", check=check_name)
     corpus: dict[str, Any] | None = option(None, "`_target_` of the corpus, and its arguments")
     path: str | None = option(
@@ -70,9 +66,8 @@ class DataConfig:
     splits: SplitsConfig = field(default_factory=SplitsConfig)
     drop_empty: bool = option(False, "drop documents without text instead of refusing them")
     split_seed: int | str = option(
-        0, "seed of the splits; seed: that of the run",
-        choices=("seed",), least=0, most=LARGEST_SEED,
-    )  # fmt: skip
+        0, "seed of the splits; seed: the run's seed", choices=("seed",), least=0, most=LARGEST_SEED
+    )
     validation_fraction: float = option(
         0.1, "fraction of train for a missing validation split, and test split of a .txt file",
         above=0, below=1,
@@ -82,9 +77,7 @@ class DataConfig:
         None, "documents per split, stratified; of a .txt file the first lines; null: all", least=1
     )
     vocabulary: VocabularyConfig = field(default_factory=VocabularyConfig)
-    max_len: int = option(
-        512, "tokens per document; longer ones are cut", least=1, most=MOST_TOKENS
-    )
+    max_len: int = option(512, "tokens, after which a document is cut", least=1, most=MOST_TOKENS)
     test_lengths: list[int] = option(
         list, "tokens; each length is a further test split: strings of this length, or texts "
         "longer than max_len, cut at this length", least=1, most=MOST_TOKENS,
@@ -106,30 +99,24 @@ class DataConfig:
 
 @dataclass
 class TaskConfig:
-    """What a model learns to predict."""
-
     name: str = option(
         "classification", "classification, language_model, or another with _target_",
         check=check_name,
     )  # fmt: skip
     _target_: str | None = option(None, "class of the task; null: the class that name stands for")
     output: str = one_of(
-        "last layer of a language model; untied: a separate matrix; tied: the embeddings",
-        "untied", "tied",
-    )  # fmt: skip
+        "last layer of a language model; tied: the matrix of the embeddings", "untied", "tied"
+    )
     class_weights: str = one_of(
-        "balanced: the training loss weights each class by its inverse frequency",
-        "none", "balanced",
-    )  # fmt: skip
+        "balanced: the training loss weights classes by inverse frequency", "none", "balanced"
+    )
 
 
 @dataclass
 class PretrainConfig:
     """Pretraining of the encoder on the training texts."""
 
-    name: str = one_of(
-        "masked: first predict masked tokens of the training texts", "none", "masked"
-    )
+    name: str = one_of("masked: predict masked tokens of the training texts", "none", "masked")
     max_epochs: int = option(10, "epochs of pretraining", least=1)
     lr: float = option(1e-3, "learning rate of pretraining", above=0)
     batch_size: int = option(64, "documents per batch of pretraining", least=1)
@@ -150,8 +137,6 @@ class HostConfig:
 
 @dataclass
 class EncodingConfig:
-    """The position table, the part in attention, and the positions of tokens."""
-
     name: str = option("???", "name of the encoding in folders and tables", check=check_name)
     table: dict[str, Any] = option(dict, "`_target_` and arguments of the table to fuse")
     attention: dict[str, Any] = option(dict, "`_target_` and arguments of the part in attention")
@@ -178,9 +163,7 @@ class ModelConfig:
     attention_dropout: float | None = option(
         None, "dropout of the attention weights; null: dropout", least=0, below=1
     )
-    head_dropout: float | None = option(
-        None, "dropout before the head; null: dropout", least=0, below=1
-    )
+    head_dropout: float | None = option(None, "before the head; null: dropout", least=0, below=1)
     token_scale: Any = option(
         "sqrt_d", "factor of the token embeddings; a fraction such as 1/8 is allowed",
         choices=("sqrt_d", "learned"), least=1e-6, most=1e6,
@@ -190,34 +173,26 @@ class ModelConfig:
 
 @dataclass
 class OptimConfig:
-    """The optimizer and the learning rate at each step."""
-
     name: str = one_of("optimizer", "adamw", "adam")
     lr: float = option(3e-4, "learning rate", above=0)
     weight_decay: float = option(0.0, "weight decay", least=0)
     weight_decay_of: str = one_of(
         "parameters with weight decay; matrices: those of two or more dimensions", "all", "matrices"
     )
-    schedule: str = one_of(
-        "schedule of the learning rate after the warm-up", "constant", "linear", "cosine"
-    )
+    schedule: str = one_of("the learning rate after the warm-up", "constant", "linear", "cosine")
     warmup: int = option(0, "steps in which the learning rate rises linearly to optim.lr", least=0)
     end_factor: float = option(
         0.0, "final learning rate of a linear or cosine schedule, relative to optim.lr",
         least=0, most=1,
     )  # fmt: skip
     scalar_lr_factor: float = option(
-        1.0,
-        "learning-rate factor of learned scalars: token scale, alpha, gate biases, scalars "
-        "of kerple and fire",
-        above=0,
-    )
+        1.0, "learning-rate factor of learned scalars: token scale, alpha, gate biases, scalars of "
+        "kerple and fire", above=0,
+    )  # fmt: skip
 
 
 @dataclass
 class TrainerConfig:
-    """The length of the training, its evaluations, and its device."""
-
     max_epochs: int = option(10, "largest number of epochs", least=1)
     accumulate: int = option(1, "batches per step of the optimizer", least=1)
     clip_norm: float | None = option(1.0, "largest gradient norm; null: no limit", above=0)
@@ -231,9 +206,7 @@ class TrainerConfig:
     )
     min_delta: float = option(1e-4, "smallest gain of trainer.monitor", least=0)
     accelerator: str = one_of("device type", "auto", "cpu", "gpu", "cuda")
-    devices: int = option(
-        1, "processes of a run; each gets data.batch_size documents per batch", least=1
-    )
+    devices: int = option(1, "processes; each gets data.batch_size documents per batch", least=1)
     precision: str = one_of(
         "fastest: the faster of the two on this machine", "32-true", "bf16-mixed", "fastest"
     )
@@ -254,19 +227,13 @@ class TrainerConfig:
 
 @dataclass
 class FidelityConfig:
-    """Differences between the paper (first choice) and the authors' notebooks. See
-    docs/fidelity.md."""
+    """Choices of the paper (the first ones) and of the authors' notebooks. See docs/fidelity.md."""
 
     initial_values: str = one_of(
-        "random streams; by_name: one per module; shared_stream: one for all modules",
-        "by_name", "shared_stream",
-    )  # fmt: skip
-    blocks: str = one_of(
-        "initial values of the blocks; copies: all equal the first block", "independent", "copies"
+        "random streams: one per module, or one for all modules", "by_name", "shared_stream"
     )
-    batch_order: str = one_of(
-        "by_run: the order also depends on encoding and fusion", "by_seed", "by_run"
-    )
+    blocks: str = one_of("initial values of the blocks; copies: equal", "independent", "copies")
+    batch_order: str = one_of("by_run: depends on encoding and fusion too", "by_seed", "by_run")
     validation_split: str = one_of(
         "fixed: drawn by data.split_seed; by_seed: by the run's seed", "fixed", "by_seed"
     )
@@ -283,8 +250,6 @@ class FidelityConfig:
 
 @dataclass
 class LoggerConfig:
-    """What W&B receives of a run."""
-
     name: str = one_of("where a run is logged", "wandb", "none")
     project: str | None = option(
         None, "W&B project; null: WANDB_PROJECT, otherwise posfuse", check=check_project
@@ -307,8 +272,6 @@ class LoggerConfig:
 
 @dataclass
 class SweepConfig:
-    """Settings of a sweep as a whole."""
-
     fail_fast: bool = option(False, "stop the sweep at the first failure; otherwise run the others")
     primary: list[str] = option(
         list, "operators whose differences are adjusted together by Holm's method; empty: all"
@@ -329,8 +292,6 @@ class SeedsConfig:
 
 @dataclass
 class Config:
-    """The config of one run."""
-
     seed: int = option(0, "seed of initial values, batches and dropout", least=0, most=LARGEST_SEED)
     sweep_id: str = option("default", "the sweep's folder in output_dir", check=check_name)
     output_dir: str = option("multirun", "folder of all sweeps", check=check_folder)
