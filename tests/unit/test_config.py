@@ -77,7 +77,7 @@ HYDRAS = {
     "+encoding.table.zap=1": "encoding.table.zap: unknown",
     "+data.corpus.zap=1": "posfuse.data.bbc.lead_paragraph takes split_seed",
     "~data.corpus.split_seed": "data.corpus.split_seed: missing",
-    "+encoding.attention._target_=posfuse.model.encoding.Learned": "Learned is no subclass of",
+    "+encoding.attention._target_=posfuse.model.encoding.Learned": "Learned is not a subclass of",
     "seed=0,": "seed=0,: not an override that Hydra can read; write key=value, or",
     "seed=nope(3)": "seed=nope(3): Unknown function 'nope' Available: bool,",
     "sweep_id='ü'": f"sweep_id: {NAME_LETTERS} (got 'ü')",
@@ -109,8 +109,8 @@ BAD = {
     "fusion._target_=posfuse.model.fusion": "cannot import 'posfuse.model.fusion'",
     "fusion._target_=builtins.dict": "cannot import 'builtins.dict'",
     "fusion._target_=null": "missing",
-    "encoding.table._target_=posfuse.model.fusion.Add": "posfuse.model.fusion.Add is no subclass "
-    "of posfuse.model.encoding.Table; make it one",
+    "encoding.table._target_=posfuse.model.fusion.Add": "posfuse.model.fusion.Add is not a "
+    "subclass of posfuse.model.encoding.Table; make it one",
     "optim.lr=nan": "must be above 0 (got nan)",
     "logger.tags=[a,'']": "has an empty tag; remove it",
     "trainer.monitor=f1": "must be accuracy, macro_f1, loss, or metric (got f1)",

@@ -34,19 +34,18 @@ class NoConfig(NoMethods):
 @pytest.mark.parametrize(
     ("key", "name", "message"),
     [
-        ("fusion", "Plain", "is no subclass of posfuse.model.fusion.Fusion; make it one"),
-        ("fusion", "NoMerge", "has no method merge; define it in the class, as posfuse.model.fus"),
+        ("fusion", "Plain", "is not a subclass of posfuse.model.fusion.Fusion; make it one"),
+        ("fusion", "NoMerge", "does not define merge, which posfuse.model.fusion.Fusion requires"),
         ("fusion", "NoSize", "takes no d_model; give a class that fusion can use"),
-        ("task", "NotOne", "is no subclass of posfuse.training.task.Task; make it one"),
-        ("task", "NoMethods", "has no method module and no network; define it in the class, as "),
-        ("task", "NoConfig", "(cfg) is no call of it (too many positional arguments); let it take"),
+        ("task", "NotOne", "is not a subclass of posfuse.training.task.Task; make it one"),
+        ("task", "NoMethods", "does not define module and network, which posfuse.training.task"),
+        ("task", "NoConfig", "cannot be called with one argument (too many positional argum"),
     ],
 )
 def test_a_class_of_another_kind_is_named_with_what_it_lacks(key, name, message, own_module):
     own_module("own_classes", CLASSES)
     text = refusal(checked, composed(f"{key}._target_=own_classes.{name}"))
-    joint = "" if message.startswith("(") else " "
-    assert text.startswith(f"{key}._target_: own_classes.{name}{joint}{message}")
+    assert text.startswith(f"{key}._target_: own_classes.{name} {message}")
 
 
 CORPORA = """
@@ -67,7 +66,9 @@ def test_a_function_that_returns_no_corpus_is_named(name, own_module, tmp_path):
     line = refusal(open_store, cfg, tmp_path)
     if name in ("frames", "no_function"):
         assert line.startswith(
-            f"data.corpus._target_: {target} returns no Corpus(fingerprint, read"
+            f"data.corpus._target_: {target} must return a Corpus(fingerprint, read"
         )
     else:
-        assert line.startswith("mine: `read` of its Corpus returns no dict with a train split; ret")
+        assert line.startswith(
+            "mine: `read` of its Corpus must return a dict of DataFrames with th"
+        )

@@ -33,7 +33,7 @@ def check(key, own, monkeypatch):
 
 
 TABLES = {
-    "no tensor": (lambda self: None, "returns no tensor; return one"),
+    "no tensor": (lambda self: None, "does not return a tensor; return one"),
     "integers": (lambda self: self.table.long(), "returns values of torch.int64; convert them to "
                  "torch.float32"),
     "nan": (lambda self: self.table * torch.nan, "returns values that are not finite before"),

@@ -62,8 +62,8 @@ def load(cfg: DataConfig) -> Corpus:
     corpus = _hub(cfg, **arguments) if function is hub else function(**arguments)
     if not (isinstance(corpus, Corpus) and callable(corpus.read)):
         raise InputError(
-            f"data.corpus._target_: {target} returns no Corpus(fingerprint, read) with a function "
-            "`read`; return one, as docs/your_text.md shows"
+            f"data.corpus._target_: {target} must return a Corpus(fingerprint, read) with a "
+            "function `read`; docs/your_text.md has an example"
         )
     if is_own(target):  # its texts also depend on its code
         code = sorted(code_digests(target).values())

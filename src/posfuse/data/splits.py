@@ -65,8 +65,8 @@ def splits(
         raise InputError(f"{cfg.name}: cannot be read ({error}); correct this file") from error
     if not isinstance(read, Mapping) or "train" not in read:
         raise InputError(
-            f"{cfg.name}: `read` of its Corpus returns no dict with a train split; return a "
-            "DataFrame for each of train, validation and test"
+            f"{cfg.name}: `read` of its Corpus must return a dict of DataFrames with the key train "
+            "(validation and test are optional)"
         )
     sources = {
         split: part if isinstance(part, Source) else frame_source(part, f"{cfg.name} ({split})")

@@ -127,7 +127,8 @@ def task_of(cfg: Config) -> Any:
         )
     part = import_part("task", target)
     _check_base("task", target, part)
-    with input_errors(f"task._target_: {target}(cfg) is no call of it", "let it take a config"):
+    problem = f"task._target_: {target} cannot be called with one argument"
+    with input_errors(problem, "let it take the config"):
         inspect.signature(part).bind(cfg)
     return part(cfg)
 
@@ -138,11 +139,11 @@ def _check_base(key: str, target: str, part: Any) -> None:
     if not inspect.isclass(part) or key not in BASES:
         return
     if BASES[key] not in [f"{c.__module__}.{c.__qualname__}" for c in part.__mro__]:
-        raise InputError(f"{key}._target_: {target} is no subclass of {BASES[key]}; make it one")
+        raise InputError(f"{key}._target_: {target} is not a subclass of {BASES[key]}; make it one")
     if lacking := sorted(getattr(part, "__abstractmethods__", ())):
         raise InputError(
-            f"{key}._target_: {target} has no method {' and no '.join(lacking)}; define it in the "
-            f"class, as {BASES[key]} describes"
+            f"{key}._target_: {target} does not define {' and '.join(lacking)}, which {BASES[key]} "
+            "requires; add what is missing"
         )
 
 

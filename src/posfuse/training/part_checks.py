@@ -117,7 +117,7 @@ def _usable(call: Callable[[], Any], dtype: torch.dtype) -> Tensor:
     values, and the same in a second call."""
     value = call()
     if not isinstance(value, Tensor):
-        raise ConfigError("returns no tensor; return one")
+        raise ConfigError("does not return a tensor; return one")
     if value.dtype != dtype:
         raise ConfigError(f"returns values of {value.dtype}; convert them to {dtype}")
     if not value.isfinite().all():
