@@ -9,7 +9,9 @@ import pandas as pd
 import pytest
 from sklearn.model_selection import train_test_split
 
-from posfuse.data.corpora import SPLITS, folder_files
+from posfuse.config import DataConfig
+from posfuse.data.corpora import SPLITS, Corpus, folder_files
+from posfuse.data.splits import splits
 from refusals import refusal
 from small_corpora import labelled, read_splits, write_splits
 
@@ -78,6 +80,27 @@ def test_a_missing_validation_split_can_be_a_plain_shuffle(tmp_path) -> None:
     write_splits(tmp_path, train=labelled(["a", "b"]))
     message = refusal(read_splits, tmp_path, validation_fraction=0.9, **plain)
     assert "cannot take 2 of 2 documents (" in message
+
+
+def test_a_class_that_a_plain_shuffle_leaves_without_training_documents_is_named(tmp_path) -> None:
+    _, drawn = train_test_split(np.arange(40), test_size=8, random_state=5)
+    alone = labelled(TEXTS, ["b" if row == drawn[0] else "a" for row in range(40)])
+    write_splits(tmp_path, train=alone, test=of_labels("a", "b"))
+    plain = {"validation_fraction": 0.2, "validation_stratified": False}
+    message = f"{tmp_path}/train.parquet: no document of class 'b' remains for training; give a "
+    assert refusal(read_splits, tmp_path, split_seed=5, **plain).startswith(message)
+    other = next(seed for seed in range(9) if drawn[0] not in
+                 train_test_split(np.arange(40), test_size=8, random_state=seed)[1])  # fmt: skip
+    assert read_splits(tmp_path, split_seed=other, **plain)[1] == ["a", "b"]
+
+
+@pytest.mark.parametrize(("names", "wrong"), [(["x"], 1), (["x", "y"], 2), (["x", "y"], "a")])
+def test_labels_that_have_no_name_in_a_corpus_with_names_are_refused(names, wrong) -> None:
+    frame = labelled(["one", "two"], ["b", wrong] if wrong == "a" else [0, wrong])
+    corpus = Corpus("mine", lambda: dict.fromkeys(SPLITS, frame), names)
+    line = refusal(splits, corpus, DataConfig("mine"))
+    assert line.startswith(f"mine (train): its corpus has {len(names)} label_names, so labels must")
+    assert f"from 0 to {len(names) - 1} (got {wrong!r})" in line
 
 
 def test_drop_empty_leaves_out_documents_without_text(tmp_path) -> None:

@@ -113,6 +113,12 @@ def _with_all_splits(
                 # The rest is not used, but draw_places needs each class in it too.
                 stratified = len(part) - cfg.limit >= len(np.unique(part.labels))
                 parts[split] = _divide(part, cfg.limit, seed, names, stratified, cure)[1]
+    counts = np.bincount(parts["train"].labels, minlength=len(names))
+    if not counts.all():
+        raise InputError(
+            f"{parts['train'].source.name}: no document of class {names[counts.argmin()]!r} "
+            f"remains for training; {CURE}, or data.limit"
+        )
     return parts
 
 
@@ -291,6 +297,12 @@ def _number_labels(parts: dict[str, Split], given: list[str] | None, labelled: b
                 f"{split}, or let a generated corpus have more training documents"
             )
         parts[split] = replace(part, labels=numbers.astype(np.int64))
-    if given is not None and all(isinstance(v, int) and 0 <= v < len(given) for v in values):
-        return [given[v] for v in values]
-    return [str(v) for v in values]
+    if given is None or values == [""]:
+        return [str(v) for v in values]
+    for value in values:
+        if not (isinstance(value, int) and 0 <= value < len(given)):
+            raise InputError(
+                f"{train.source.name}: its corpus has {len(given)} label_names, so labels must be "
+                f"integers from 0 to {len(given) - 1} (got {value!r}); change one of the two"
+            )
+    return [given[v] for v in values]
