@@ -99,9 +99,12 @@ def test_a_batch_assembled_on_the_device_is_the_same_but_for_more_padding(
         assert torch.as_tensor(mine).tolist() == torch.as_tensor(expected).tolist()
 
 
-def test_a_document_that_is_cut_keeps_its_ending() -> None:
+def test_a_document_that_is_cut_keeps_its_ending_and_a_batch_moves_whole() -> None:
     batch = Documents(of_lengths(6, 3, 1), 4, ending=1)[np.arange(3)]
     assert batch.ids.tolist() == [[2, 3, 4, 7], [8, 9, 10, 0], [11, 0, 0, 0]]
+    moved = batch.to("meta")
+    parts = (moved.ids, moved.labels, moved.lengths, moved.index)
+    assert {part.device.type for part in parts} == {"meta"}
 
 
 def test_order_follows_from_seed_and_epoch_alone() -> None:
@@ -123,13 +126,6 @@ def test_members_are_of_like_length_and_not_sorted_through_the_epoch() -> None:
     assert padded < at_random / 2
     means = [lengths[b].mean() for b in batches]
     assert abs(np.corrcoef(means, range(len(means)))[0, 1]) < 0.3
-
-
-def test_a_batch_moves_whole() -> None:
-    batch = Documents(of_lengths(3, 2), 9)[np.array([1, 0])]
-    moved = batch.to("meta")
-    for name in ("ids", "labels", "lengths", "index"):
-        assert getattr(moved, name).device.type == "meta"
 
 
 @pytest.mark.parametrize("max_len", [2, 100])
@@ -154,13 +150,11 @@ def test_processes_share_out_each_batch():
             lengths = np.random.default_rng(0).integers(1, 40, n)
             whole = LengthBatches(lengths, 16, 2, seed=3)
             parts = [LengthBatches(lengths, 16, 2, 3, rank, world) for rank in range(world)]
-            steps = 0
+            assert sum(1 for _ in whole) == len(whole)
             for batch, *shares in zip(whole, *parts, strict=True):
-                steps += 1
                 assert min(map(len, shares)) >= 1
                 joined = np.concatenate(shares)
                 assert set(joined) == set(batch)
                 if len(batch) >= world:
                     assert len(joined) == len(batch)
                     assert max(map(len, shares)) - min(map(len, shares)) <= 1
-            assert steps == len(whole)

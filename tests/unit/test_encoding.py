@@ -31,15 +31,6 @@ def test_sinusoidal_follows_the_formula(d_model, max_len):
     torch.testing.assert_close(table, expected, rtol=0, atol=1e-7)
 
 
-def test_rope_features_is_sinusoidal_with_its_columns_permuted():
-    d_model = 10
-    sinusoidal = make_table("sinusoidal", d_model, 30)()
-    rope = make_table("rope_features", d_model, 30)()
-    sines, cosines = list(range(0, d_model, 2)), list(range(1, d_model, 2))
-    assert torch.equal(rope, sinusoidal[:, sines + cosines])
-    assert not torch.equal(rope, sinusoidal)
-
-
 @pytest.mark.parametrize("name", ["sinusoidal", "rope_features", "none"])
 def test_fixed_tables_are_neither_trained_nor_saved(name):
     table = make_table(name, 8, 5)

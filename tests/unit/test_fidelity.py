@@ -222,9 +222,7 @@ def test_an_option_sets_an_operators_argument(option, fusion, argument) -> None:
 def test_a_gate_with_a_linear_start_is_its_gate_but_for_the_start(kind: str) -> None:
     arm = checked(composed(f"fusion=gate_{kind}_linear_start")).fusion
     gate = checked(composed(f"fusion=gate_{kind}")).fusion
-    option = checked(composed(f"fusion=gate_{kind}", "fidelity.gate_start=linear")).fusion
     assert arm == gate | {"name": f"gate_{kind}_linear_start", "start": "linear"}
-    assert option == arm | {"name": f"gate_{kind}"}
 
 
 def test_an_encoding_with_a_name_of_its_own_is_not_replaced() -> None:

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from posfuse.model.fusion import Add, Concat, Fusion
+from posfuse.model.fusion import Add, Fusion
 from posfuse.model.network import Backbone, PositionClassifier
 from recipes import blocks
-from variants import OPERATORS, batch_of, make_network, pairs, random_tensor, randomized
+from variants import OPERATORS, batch_of, make_network, pairs, randomized
 
 BATCH = batch_of([3, 4, 5, 6, 7, 8, 9, 2, 1, 3, 4, 5], [9, 8, 7, 6, 5])  # the whole table; padding
 IDS, LENGTHS = BATCH.ids, BATCH.lengths
@@ -38,8 +38,6 @@ def test_a_folded_model_gives_the_logits_of_its_origin(name, encoding, norm):
 
 
 def test_a_network_that_reads_in_another_way_is_not_folded():
-    """Its fold would ignore what the class adds."""
-
     class Doubled(Add):
         def forward(self, tokens, table, positions=0):
             return 2 * super().forward(tokens, table, positions)
@@ -91,13 +89,6 @@ def test_the_shapes_of_the_stored_parts():
         folded = network(name).fold()
         assert [tuple(part.shape) for part in folded.words] == [(20, k) for k in words], name
         assert [tuple(part.shape) for part in folded.positions] == [(12, k) for k in positions]
-
-
-def test_the_bias_of_concat_folds_too():
-    origin = network("concat")
-    origin.fusion = Concat(8, bias=True).double()
-    origin.fusion.bias.data = random_tensor(8)
-    check_equal(origin.fold(), origin)
 
 
 @pytest.mark.parametrize("name", OPERATORS)
