@@ -19,17 +19,16 @@ from posfuse.runs.checks import checked
 from refusals import refusal
 from small_runs import composed
 
-INDEX = {"symbols": 4, "farthest": 4}
 SHORTEST = {"parity": 1, "even_pairs": 2, "missing_duplicate": 4, "missing_palindrome": 4,
             "indirect_index": 6, "cycle_navigation": 2}  # fmt: skip
 EVEN = ("missing_duplicate", "missing_palindrome")
+every_task = pytest.mark.parametrize("name", SHORTEST)
 
 
 def corpus(name: str, **options):
-    given = {"split_seed": 0, "lengths": [SHORTEST[name], 40], "test_lengths": [],
-             "sizes": [800, 60, 60]}  # fmt: skip
-    given |= INDEX if name == "indirect_index" else {}
-    return getattr(tasks, name)(**given | options)
+    given = {"split_seed": 0, "lengths": [SHORTEST[name], 40], "test_lengths": []}
+    given |= {"symbols": 4, "farthest": 4} if name == "indirect_index" else {}
+    return getattr(tasks, name)(**given | {"sizes": [800, 60, 60]} | options)
 
 
 def frames(name: str, **options) -> dict[str, pd.DataFrame]:
@@ -46,15 +45,12 @@ def rule_of(name: str, **options) -> Rule:
         return corpus(name, **options)
 
 
-# Labels
-
-
 def slow_label(name: str, symbols: list[str]) -> str:
     """The name of the class by a plain reading of the task, one symbol after another."""
     if name == "parity":
-        return "odd" if len([s for s in symbols if s == "b"]) % 2 else "even"
+        return "odd" if symbols.count("b") % 2 else "even"
     if name == "even_pairs":
-        changes = sum("".join(pair) in ("ab", "ba") for pair in pairwise(symbols))
+        changes = sum(a != b for a, b in pairwise(symbols))
         return "odd" if changes % 2 else "even"
     if name in EVEN:
         fitting = ""  # remains so for a string that is not of the task
@@ -92,7 +88,7 @@ def test_the_slow_labels_are_those_worked_by_hand(name: str, text: str, label: s
     assert slow_label(name, list(text)) == label
 
 
-@pytest.mark.parametrize("name", SHORTEST)
+@every_task
 def test_labels_are_right_at_every_length(name: str) -> None:
     for seed in range(3):
         made = corpus(name, split_seed=seed, test_lengths=[40, 80, 160])
@@ -143,14 +139,10 @@ def test_every_string_of_a_class_is_drawn_and_their_number_is_known(name, length
         assert set(counts) == {known}
 
 
-# Sizes and balance
-
-
-@pytest.mark.parametrize("name", SHORTEST)
+@every_task
 def test_every_split_has_equal_classes_and_equal_lengths(name: str) -> None:
     n_classes = len(corpus(name).label_names)
-    step = 2 if name in EVEN else 1
-    legal = range(SHORTEST[name], 41, step)
+    legal = range(SHORTEST[name], 41, 2 if name in EVEN else 1)
     sizes = [4 * n_classes * len(legal), 10 * n_classes, 101]
     found = frames(name, sizes=sizes, test_lengths=[40, 80])
     assert list(found) == [*SPLITS, "test@40", "test@80"]
@@ -178,7 +170,7 @@ def test_strings_of_validation_and_tests_are_in_no_other_split_if_there_are_enou
     assert set(crowded["test"]["text"]) <= set(crowded["train"]["text"])
 
 
-@pytest.mark.parametrize("name", SHORTEST)
+@every_task
 def test_strings_follow_from_the_arguments(name: str) -> None:
     first, again, other = (documents(name, split_seed=seed) for seed in (3, 3, 4))
     assert first.equals(again)
@@ -188,24 +180,20 @@ def test_strings_follow_from_the_arguments(name: str) -> None:
     changes += [{"symbols": 3}, {"farthest": 3}] if name == "indirect_index" else []
     assert len({corpus(name, **change).fingerprint for change in changes}) == len(changes)
     longer = documents(name, split_seed=3, test_lengths=[40, 80])
-    usual = longer[longer["split"].isin(SPLITS)]
-    assert usual.equals(first)
-
-
-# What counts of symbols tell
+    assert longer[longer["split"].isin(SPLITS)].equals(first)
 
 
 @pytest.mark.parametrize("name", sorted(SHORTEST.keys() - {"cycle_navigation"}))
 def test_a_linear_function_of_counts_is_at_chance(name: str) -> None:
     """Three standard errors of 4,000 documents are 0.024."""
     found = frames(name, sizes=[8000, 60, 4000])
-    counts = {
-        split: [[text.count(symbol) for symbol in "ab?cdx1234"] for text in frame["text"]]
-        for split, frame in found.items()
-    }
-    model = LogisticRegression(max_iter=1000).fit(counts["train"], found["train"]["label"])
+    (train, labels), (test, expected) = (
+        ([[text.count(s) for s in "ab?cdx1234"] for text in part["text"]], part["label"])
+        for part in (found["train"], found["test"])
+    )
     chance = 1 / len(corpus(name).label_names)
-    assert model.score(counts["test"], found["test"]["label"]) == pytest.approx(chance, abs=0.03)
+    model = LogisticRegression(max_iter=1000).fit(train, labels)
+    assert model.score(test, expected) == pytest.approx(chance, abs=0.03)
 
 
 @pytest.mark.parametrize("name", EVEN)
@@ -220,43 +208,30 @@ def test_every_visible_place_shows_the_missing_symbol_in_half_of_the_strings(nam
             assert shares == pytest.approx([0.5] * length, abs=0.025)
 
 
-# Arguments that are refused
-
-
 @pytest.mark.parametrize(
-    ("name", "options", "key", "expected"),
+    ("name", "options", "expected"),
     [
-        ("parity", {"lengths": [40, 1]}, "corpus.lengths", "with 1 <= min <= max, and a"),
-        (
-            "parity",
-            {"lengths": [0, 9]},
-            "corpus.lengths",
-            "(1, 2, 3, ...) between them (got [0, 9])",
-        ),
-        ("parity", {"lengths": [9]}, "corpus.lengths", "must be [min, max] with 1 <= min <= max"),
-        (
-            "missing_duplicate",
-            {"lengths": [7, 7]},
-            "corpus.lengths",
-            "of missing_duplicate (4, 6, 8",
-        ),
-        ("indirect_index", {"farthest": 7}, "corpus.lengths", "9 <= min <= max"),
-        ("indirect_index", {"symbols": 9}, "corpus.lengths", "11 <= min <= max"),
-        ("indirect_index", {"symbols": 24}, "corpus.symbols", "must be between 2 and 23"),
-        ("indirect_index", {"farthest": 0}, "corpus.farthest", "a digit from 1 to 9 (got 0)"),
-        ("parity", {"sizes": [9, 1, 9]}, "corpus.sizes", "three numbers of at least 2"),
-        ("cycle_navigation", {"sizes": [9, 9, 4]}, "corpus.sizes", "three numbers of at least 5"),
-        ("parity", {"test_lengths": [40, 0]}, "test_lengths", "have 1, 2, 3, ... symbols (got 0)"),
-        ("missing_duplicate", {"test_lengths": [81]}, "test_lengths", "have 4, 6, 8, ... symbols"),
+        ("parity", {"lengths": [40, 1]}, "corpus.lengths: must be [min, max] with 1 <= min <= max"),
+        ("parity", {"lengths": [0, 9]}, "corpus.lengths: must be [min, max] with 1 <= min <= max, "
+         "and a length of parity (1, 2, 3, ...) between them (got [0, 9])"),
+        ("parity", {"lengths": [9]}, "corpus.lengths: must be [min, max] with 1 <= min <= max"),
+        ("missing_duplicate", {"lengths": [7, 7]}, "corpus.lengths: must be [min, max] with 4 <= "
+         "min <= max, and a length of missing_duplicate (4, 6, 8, ...) between them"),
+        ("indirect_index", {"farthest": 7}, "corpus.lengths: must be [min, max] with 9 <= min"),
+        ("indirect_index", {"symbols": 9}, "corpus.lengths: must be [min, max] with 11 <= min"),
+        ("indirect_index", {"symbols": 24}, "corpus.symbols: must be between 2 and 23"),
+        ("indirect_index", {"farthest": 0}, "corpus.farthest: must be a digit from 1 to 9 (got 0)"),
+        ("parity", {"sizes": [9, 1, 9]}, "corpus.sizes: must be three numbers of at least 2"),
+        ("cycle_navigation", {"sizes": [9, 9, 4]},
+         "corpus.sizes: must be three numbers of at least 5"),
+        ("parity", {"test_lengths": [40, 0]},
+         "test_lengths: the strings of parity have 1, 2, 3, ... symbols (got 0)"),
+        ("missing_duplicate", {"test_lengths": [81]},
+         "test_lengths: the strings of missing_duplicate have 4, 6, 8, ... symbols"),
     ],
-)
-def test_impossible_arguments_are_refused_before_anything_is_drawn(name, options, key, expected):
-    message = refusal(corpus, name, **options)
-    assert message.startswith(f"data.{key}: ")
-    assert expected in message
-
-
-# The configured corpora
+)  # fmt: skip
+def test_impossible_arguments_are_refused_before_anything_is_drawn(name, options, expected):
+    assert refusal(corpus, name, **options).startswith(f"data.{expected}")
 
 
 def test_every_task_is_tested_here() -> None:
@@ -265,7 +240,7 @@ def test_every_task_is_tested_here() -> None:
     assert own == set(SHORTEST)
 
 
-@pytest.mark.parametrize("name", SHORTEST)
+@every_task
 def test_the_configured_task_has_its_symbols_and_nothing_is_cut(name: str, tmp_path) -> None:
     cfg = checked(composed(f"data={name}")).data
     assert cfg.corpus["lengths"] == [SHORTEST[name], cfg.max_len]
