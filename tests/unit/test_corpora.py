@@ -23,9 +23,6 @@ def of_labels(*labels) -> pd.DataFrame:
     return labelled(TEXTS, [*islice(cycle(labels), 40)])
 
 
-# Classes
-
-
 @pytest.mark.parametrize("end", ["parquet", "csv", "jsonl"])
 @pytest.mark.parametrize(
     "classes",
@@ -47,30 +44,30 @@ def test_labels_are_numbered_in_the_order_of_their_values(tmp_path, end, classes
 
 
 def test_labels_that_one_csv_file_alone_has_as_integers_are_strings_too(tmp_path) -> None:
-    own = labelled(["a", "b", "c"], ["1", "01", "2"])
-    parts, names = read_splits(
-        write_splits(tmp_path, labelled(["a", "b"], ["2", "1"]), "csv", train=own)
-    )
+    own, others = labelled([*"abc"], ["1", "01", "2"]), labelled([*"ab"], ["2", "1"])
+    parts, names = read_splits(write_splits(tmp_path, others, "csv", train=own))
     assert names == ["01", "1", "2"]
     assert parts["test"].labels.tolist() == [2, 1]
 
 
 def test_a_language_model_needs_labels_in_no_split(tmp_path) -> None:
-    no_classes = [of_labels(None, 1), of_labels(0.5, 1.5), of_labels(0, 2)]  # the last: not all
-    alone = pd.concat([of_labels(0), of_labels(1)[:1]])[1:]  # a class with one document
-    cases = [(of_labels(0, 1), test) for test in (of_labels(0)[["text"]], *no_classes)]
-    many = of_labels(*range(20))  # more classes than documents of the validation split
-    for train, test in [*cases, (alone, of_labels(0)), (many, of_labels(0))]:
+    plain, two = of_labels(0), of_labels(0, 1)
+    for train, test in (
+        (two, plain[["text"]]),
+        (two, of_labels(None, 1)),
+        (two, of_labels(0.5, 1.5)),
+        (two, of_labels(0, 2)),  # a class that train lacks
+        (pd.concat([plain, two[1:2]])[1:], plain),  # a class with one document
+        (of_labels(*range(20)), plain),  # more classes than documents of the validation split
+    ):
         write_splits(tmp_path, train=train, test=test)
         parts, names = read_splits(tmp_path, labelled=False)
         assert names == [""]
         assert [len(part) for part in parts.values()] == [36, 4, 40]
 
 
-# Splits; test_sources.py has those that are stratified
-
-
 def test_a_missing_validation_split_can_be_a_plain_shuffle(tmp_path) -> None:
+    """A stratified one: test_sources.py."""
     plain = {"validation_stratified": False, "split_seed": 5}
     write_splits(tmp_path, train=of_labels("a", "a", "a", "b"), test=of_labels("a", "b"))
     parts, _ = read_splits(tmp_path, validation_fraction=0.2, **plain)
@@ -120,8 +117,6 @@ def test_one_text_cannot_be_divided_unless_there_is_a_validation_file(tmp_path) 
     assert [len(part) for part in parts.values()] == [1, 1, 1]
 
 
-# Documents that are refused
-
 OF_TYPE = {
     "Timestamp": pd.to_datetime(["2024-01-01", "2024-01-02"]).as_unit("ns"),
     "float": [0.0, 1.0],
@@ -169,9 +164,8 @@ def test_bad_documents_are_refused_in_one_short_line_with_the_file(
 def test_labels_of_two_types_are_refused_with_both_files(tmp_path, labels, kind) -> None:
     write_splits(tmp_path, train=of_labels(0, 1), test=of_labels(*labels))
     train, test = (f"{tmp_path}/{split}.parquet" for split in ("train", "test"))
-    assert f"labels are of type int in {train} and {kind} in {test}; use one type" == (
-        refusal(read_splits, tmp_path).removeprefix(f"{train}: ")
-    )
+    wanted = f"labels are of type int in {train} and {kind} in {test}; use one type"
+    assert refusal(read_splits, tmp_path) == f"{train}: {wanted}"
 
 
 def test_labels_of_two_types_in_one_file_are_refused_with_their_rows(tmp_path) -> None:
@@ -180,9 +174,6 @@ def test_labels_of_two_types_in_one_file_are_refused_with_their_rows(tmp_path) -
     (tmp_path / "train.jsonl").write_text("\n".join(lines))
     wanted = "labels are of type str in row 0 and int in row 2; use one type"
     assert refusal(read_splits, tmp_path) == f"{tmp_path}/train.jsonl: {wanted}"
-
-
-# Files
 
 
 @pytest.mark.parametrize("validation", ["val.csv", "valid.jsonl", "dev.parquet"])

@@ -2,6 +2,8 @@
 
 import os
 import socket
+from functools import lru_cache
+from unittest.mock import Mock
 
 import pandas as pd
 import pytest
@@ -16,21 +18,14 @@ from small_corpora import labelled
 
 
 @pytest.fixture(autouse=True)
-def nothing_loaded():
-    corpora._from_hub.cache_clear()
-    yield
-    corpora._from_hub.cache_clear()
+def nothing_loaded(monkeypatch):
+    monkeypatch.setattr(corpora, "_from_hub", lru_cache(corpora._from_hub.__wrapped__))
 
 
 def test_each_call_asks_the_hub_and_names_what_it_answers(monkeypatch) -> None:
     down = ConnectionError("Couldn't reach the hub")
     errors = [down, down, FileNotFoundError("no such corpus")]
-    answers = iter(errors)
-
-    def load_dataset(*_, **__):
-        raise next(answers)
-
-    monkeypatch.setattr("datasets.load_dataset", load_dataset)
+    monkeypatch.setattr("datasets.load_dataset", Mock(side_effect=errors))
     for error, kind in zip(errors, (HubUnreachable, HubUnreachable, InputError), strict=True):
         with pytest.raises(kind, match=rf"cannot load 'a/b' .* \({error}") as refused:
             hub("a/b")
@@ -38,14 +33,10 @@ def test_each_call_asks_the_hub_and_names_what_it_answers(monkeypatch) -> None:
 
 
 def test_a_lack_of_memory_is_not_reported_as_an_unreachable_hub(monkeypatch) -> None:
-    def plain(*_, **__):
-        raise MemoryError
-
-    def wrapped(*_, **__):  # as `datasets` does while it writes its Arrow files
-        raise RuntimeError("An error occurred while generating the dataset") from MemoryError()
-
-    for load_dataset in (plain, wrapped):
-        monkeypatch.setattr("datasets.load_dataset", load_dataset)
+    wrapped = RuntimeError("An error occurred while generating the dataset")
+    wrapped.__cause__ = MemoryError()  # as `datasets` does while it writes its Arrow files
+    for error in (MemoryError(), wrapped):
+        monkeypatch.setattr("datasets.load_dataset", Mock(side_effect=error))
         with pytest.raises(MemoryError):
             hub("a/b")
 

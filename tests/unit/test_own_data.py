@@ -1,5 +1,7 @@
 """A user's own columns, names of splits, and plain texts."""
 
+from itertools import chain
+
 import pandas as pd
 import pytest
 
@@ -14,13 +16,8 @@ from refusals import refusal
 from small_corpora import labelled, read_splits, write_splits
 from small_runs import composed
 
-FRAME = pd.DataFrame(
-    {
-        "id": range(20),
-        "body": [f'word{i} "said", and\tmore' for i in range(20)],
-        "topic": ["sport", "politics"] * 10,
-    }
-)
+BODY = [f'word{i} "said", and\tmore' for i in range(20)]
+FRAME = pd.DataFrame({"id": range(20), "body": BODY, "topic": ["sport", "politics"] * 10})
 OWN = {"text": "body", "labels": "topic"}
 
 
@@ -29,20 +26,17 @@ def texts(path, **options):
     return {split: [*part.texts()] for split, part in read_splits(path, **options)[0].items()}
 
 
-# Columns and names of splits
-
-
 @pytest.mark.parametrize("end", ["parquet", "csv", "tsv", "jsonl"])
 def test_columns_of_any_name_are_read_as_pandas_wrote_them(tmp_path, end) -> None:
     parts, names = read_splits(write_splits(tmp_path, FRAME, end), **OWN)
     assert names == ["politics", "sport"]
     for part in parts.values():
-        assert [*part.texts()] == FRAME["body"].tolist()
+        assert [*part.texts()] == BODY
         assert [names[i] for i in part.labels] == FRAME["topic"].tolist()
     identity = folder(str(tmp_path)).fingerprint
     for path in [*tmp_path.iterdir()]:  # other names of the same files
         path.rename(tmp_path / f"{path.stem.removesuffix('idation')}{path.suffix.upper()}")
-    assert texts(tmp_path, **OWN) == dict.fromkeys(SPLITS, FRAME["body"].tolist())
+    assert texts(tmp_path, **OWN) == dict.fromkeys(SPLITS, BODY)
     assert folder(str(tmp_path)).fingerprint == identity
 
 
@@ -55,9 +49,7 @@ def test_splits_of_any_name_are_read(tmp_path) -> None:
 
 
 NO_COLUMN = "/train.csv: no column {} among id, body, topic; set data.{}=COLUMN"
-NO_SPLIT = (
-    ": no {0} split; add mine.parquet, .csv, .tsv, .jsonl or .txt, or set data.splits.{0}={1}"
-)
+NO_SPLIT = ": no {0} split; add mine.parquet, .csv, .tsv, .jsonl or .txt, or set data.splits.{0}="
 
 
 @pytest.mark.parametrize(
@@ -65,10 +57,10 @@ NO_SPLIT = (
     [
         ({}, NO_COLUMN.format("'text'", "text")),
         ({"text": "body"}, NO_COLUMN.format("'label'", "labels") + ", or task=language_model"),
-        ({"splits": SplitsConfig(train="mine")}, NO_SPLIT.format("train", "train")),
-        ({"splits": SplitsConfig(test="mine")}, NO_SPLIT.format("test", "test")),
+        ({"splits": SplitsConfig(train="mine")}, NO_SPLIT.format("train") + "train"),
+        ({"splits": SplitsConfig(test="mine")}, NO_SPLIT.format("test") + "test"),
         # All files are read, so the one to take is not known.
-        ({"splits": SplitsConfig(validation="mine")}, NO_SPLIT.format("validation", "NAME")),
+        ({"splits": SplitsConfig(validation="mine")}, NO_SPLIT.format("validation") + "NAME"),
         ({"splits": SplitsConfig(test="test.csv")},
          "data.splits.test: test.csv has an ending; give the name alone, data.splits.test=test"),
     ],
@@ -88,8 +80,6 @@ def test_columns_and_splits_count_for_a_runs_identity_only_if_they_are_set(tmp_p
     for key in ("data.text=body", "data.labels=topic", "data.splits.validation=validation"):
         assert fingerprint(checked(composed(*own, key))) != fingerprint(usual)
 
-
-# Plain texts
 
 PLAY = "\n \nFirst Citizen:\nBefore we proceed any further, hear me speak.\r\n\n\nAll:\n" + "".join(
     f"Speak, speak: line {i} é.\n" + "\n" * (i % 3) for i in range(40)
@@ -116,13 +106,11 @@ def test_the_lines_of_a_text_in_a_row_are_the_text_and_its_end_is_tested(
 def test_a_long_line_is_cut_between_words(tmp_path) -> None:
     file = tmp_path / "input.txt"
     file.write_text("longer " * LONGEST_LINE)
-    found = [line for lines in texts(file, labelled=False).values() for line in lines]
+    found = [*chain(*texts(file, labelled=False).values())]
     assert len(found) == 8
-    assert {word for line in found for word in line.split()} == {"longer"}
+    assert set(" ".join(found).split()) == {"longer"}
     file.write_text("x" * 3 * LONGEST_LINE)
-    assert {len(line) for lines in texts(file, labelled=False).values() for line in lines} == {
-        LONGEST_LINE
-    }
+    assert {*map(len, chain(*texts(file, labelled=False).values()))} == {LONGEST_LINE}
 
 
 def test_a_folder_of_texts_has_its_own_splits(tmp_path) -> None:
@@ -139,15 +127,12 @@ def test_a_folder_of_texts_has_its_own_splits(tmp_path) -> None:
     ("name", "options", "message"),
     [
         ("input.txt", {}, "a text without labels; set task=language_model, or give .csv with text"),
-        (
-            "input.txt",
-            {"splits": SplitsConfig(test="eval")},
-            "has all splits; remove data.splits, or give",
-        ),
+        ("input.txt", {"splits": SplitsConfig(test="eval")},
+         "has all splits; remove data.splits, or give"),
         ("empty.txt", {"labelled": False}, "empty.txt: no documents; give at least one with text"),
         ("absent.csv", {}, "absent.csv; give one with train.parquet, test.parquet, or a .txt file"),
     ],
-)
+)  # fmt: skip
 def test_a_text_is_refused_where_it_cannot_be_used(tmp_path, name, options, message) -> None:
     (tmp_path / "input.txt").write_text(PLAY)
     (tmp_path / "empty.txt").write_text("")
@@ -156,20 +141,15 @@ def test_a_text_is_refused_where_it_cannot_be_used(tmp_path, name, options, mess
 
 @pytest.mark.parametrize("limit", [17, 19])
 def test_a_limit_may_be_just_below_the_number_of_documents(tmp_path, limit) -> None:
-    classes = ["a", "b", "c", "d"] * 5
-    write_splits(tmp_path, labelled([f"text {i}" for i in range(20)], classes))
+    write_splits(tmp_path, labelled([f"text {i}" for i in range(20)], [*"abcd" * 5]))
     for part in read_splits(tmp_path, limit=limit)[0].values():
         assert len(part) == limit
         assert len(set(part.rows)) == limit
 
 
-# Test documents that occur in train
-
-
 def test_test_documents_that_occur_in_train_are_counted(tmp_path) -> None:
-    train = labelled([f"a text {i}" for i in range(20)])
     test = labelled(["a text 3", "a text 3", "A text 4", "new", "a text 5"])
-    write_splits(tmp_path, train=train, validation=test, test=test)
+    write_splits(tmp_path, test, train=labelled([f"a text {i}" for i in range(20)]))
     cfg = DataConfig("mine", path=str(tmp_path))
     for _ in ("built", "read"):
         assert open_store(cfg, tmp_path / "cache").repeated == 3

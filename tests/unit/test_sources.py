@@ -5,6 +5,7 @@ import json
 import os
 import zlib
 from collections import Counter
+from itertools import chain
 
 import numpy as np
 import pandas as pd
@@ -37,9 +38,12 @@ def saved(array) -> int:
     return zlib.crc32(file.getvalue())
 
 
+FRAMES = {"train": documents(60, 0), "test": documents(24, 1)}
+
+
 @pytest.fixture(params=["parquet", "csv", "jsonl"])
 def folder(request, tmp_path):
-    return write_splits(tmp_path, end=request.param, train=documents(60, 0), test=documents(24, 1))
+    return write_splits(tmp_path, end=request.param, **FRAMES)
 
 
 @pytest.fixture(autouse=True)
@@ -49,18 +53,15 @@ def small_parts(monkeypatch):
 
 
 def test_the_store_is_bit_for_bit_what_the_plain_way_writes(folder) -> None:
-    frames = {"train": documents(60, 0), "test": documents(24, 1)}
-    frames = {s: f.assign(group=f.index) for s, f in frames.items()}  # the row in the file
+    def drawn(frame, size):
+        parts = train_test_split(frame, test_size=size, stratify=frame["label"], random_state=3)
+        return [part.sort_index() for part in parts]
+
+    frames = {s: f.assign(rows=f.index) for s, f in FRAMES.items()}
     frames = {s: f[f["text"].str.strip() != ""].reset_index(drop=True) for s, f in frames.items()}
     assert len(frames["train"]) < 60
-    size = round(0.2 * len(frames["train"]))
-    labels = frames["train"]["label"]
-    rest, taken = train_test_split(frames["train"], test_size=size, stratify=labels, random_state=3)
-    frames |= {"train": rest.sort_index(), "validation": taken.sort_index()}
-    limited = train_test_split(
-        frames["train"], test_size=25, stratify=frames["train"]["label"], random_state=3
-    )
-    frames["train"] = limited[1].sort_index()
+    rest, frames["validation"] = drawn(frames["train"], round(0.2 * len(frames["train"])))
+    _, frames["train"] = drawn(rest, 25)
 
     counts = Counter(" ".join(frames["train"]["text"]).split())
     kept = sorted((w for w in counts if counts[w] > 1), key=lambda w: (-counts[w], w))[:18]
@@ -71,9 +72,8 @@ def test_the_store_is_bit_for_bit_what_the_plain_way_writes(folder) -> None:
         flat = np.array([i for row in rows for i in row], dtype=np.uint16)
         ends = np.cumsum([0, *map(len, rows)], dtype=np.int64)
         classes = frame["label"].map("abc".index).to_numpy(np.int64)
-        parts = {"ids": flat, "offsets": ends, "labels": classes, "groups": frame["group"]}
-        parts["rows"] = frame["group"]
-        for part, array in parts.items():
+        parts = {"ids": flat, "offsets": ends, "labels": classes, "rows": frame["rows"]}
+        for part, array in {**parts, "groups": frame["rows"]}.items():
             checksums[f"{split}.{part}.npy"] = saved(array)
         unknown[split] = (flat == 1).mean()
 
@@ -94,7 +94,7 @@ def test_texts_come_in_parts_and_all_of_them(folder) -> None:
     (path,) = folder.glob("train.*")
     parts = [part.fillna("").tolist() for part in file_source(path).read("text")]
     assert [len(part) for part in parts] == [7] * 8 + [4]
-    assert [text for part in parts for text in part] == documents(60, 0)["text"].tolist()
+    assert [*chain(*parts)] == FRAMES["train"]["text"].tolist()
 
 
 def test_a_parquet_file_is_not_held_whole(tmp_path) -> None:
