@@ -4,6 +4,7 @@ import errno
 from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -31,11 +32,7 @@ def store_folder(cache):
 
 
 def contents(store) -> list[list[int]]:
-    return [
-        part.tolist()
-        for s in store.splits.values()
-        for part in (s.ids, s.offsets, s.labels, s.groups)
-    ]
+    return [array.tolist() for split in store.splits.values() for array in vars(split).values()]
 
 
 def test_a_second_run_reads_the_store_and_not_the_corpus(cfg, tmp_path, monkeypatch) -> None:
@@ -46,11 +43,9 @@ def test_a_second_run_reads_the_store_and_not_the_corpus(cfg, tmp_path, monkeypa
 
 
 def test_a_store_of_another_user_is_read_without_its_lock(cfg, tmp_path, monkeypatch) -> None:
-    def lock(*_):
-        raise PermissionError(errno.EACCES, "Permission denied")
-
     store = open_store(cfg, tmp_path / "cache")
-    monkeypatch.setattr(token_store, "lock", lock)
+    denied = PermissionError(errno.EACCES, "Permission denied")
+    monkeypatch.setattr(token_store, "lock", Mock(side_effect=denied))
     assert contents(open_store(cfg, tmp_path / "cache")) == contents(store)
     assert "cannot write token ids" in refusal(open_store, cfg, tmp_path / "other")
 
@@ -63,15 +58,9 @@ def test_a_store_without_labels_is_built_again_for_a_task_that_needs_them(tmp_pa
     assert "is not in the training split" in refusal(open_store, cfg, tmp_path / "cache")
 
 
-@pytest.mark.parametrize("call", [1, 7, 10])  # reading, counting of words, encoding
+@pytest.mark.parametrize("call", [1, 7, 9, 12])  # reading, words, repeated documents, encoding
 def test_poll_can_stop_the_building_and_no_store_is_left(cfg, tmp_path, call) -> None:
-    calls = []
-
-    def poll() -> None:
-        calls.append(None)
-        if len(calls) == call:
-            raise KeyboardInterrupt
-
+    poll = Mock(side_effect=[*[None] * (call - 1), KeyboardInterrupt])
     with pytest.raises(KeyboardInterrupt):
         open_store(cfg, tmp_path / "cache", poll=poll)
     assert not [path for path in (tmp_path / "cache").iterdir() if path.is_dir()]
@@ -118,22 +107,19 @@ def test_a_damaged_store_is_built_again(cfg, tmp_path, caplog, damage) -> None:
     assert store_folder(tmp_path / "cache")  # the one folder: no half-built one beside it
 
 
-KILLED = ("rename", KeyboardInterrupt(), KeyboardInterrupt, None)
-FULL = ("save", OSError(28, "No space left on device"), InputError,
+FULL = (np, "save", OSError(errno.ENOSPC, "No space left on device"), InputError,
         r"tiny-\w+: .*No space left.*; free space there or set")  # fmt: skip
-MEMORY = ("splits", OSError(errno.ENOMEM, "Cannot allocate memory"), OSError, "Cannot allocate")
+MEMORY = (token_store, "splits", OSError(errno.ENOMEM, "Cannot allocate memory"), OSError,
+          "Cannot allocate")  # fmt: skip
 
 
-@pytest.mark.parametrize(("call", "error", "kind", "message"), [KILLED, FULL, MEMORY])
-def test_a_build_that_fails_leaves_no_store(cfg, tmp_path, monkeypatch, call, error, kind, message):
+@pytest.mark.parametrize(("place", "call", "error", "kind", "message"), [FULL, MEMORY])
+def test_a_build_that_fails_leaves_no_store(
+    cfg, tmp_path, monkeypatch, place, call, error, kind, message
+):
     """Lack of memory is not reported as a bad cache."""
-
-    def fail(*_):
-        raise error
-
-    place = {"rename": token_store.os, "save": np, "splits": token_store}[call]
     with monkeypatch.context() as patch:
-        patch.setattr(place, call, fail)
+        patch.setattr(place, call, Mock(side_effect=error))
         with pytest.raises(kind, match=message):
             open_store(cfg, tmp_path / "cache")
     assert not [p for p in (tmp_path / "cache").iterdir() if p.is_dir()]
@@ -166,28 +152,18 @@ def test_a_corpus_that_cannot_be_read_is_not_reported_as_a_bad_cache(cfg, tmp_pa
         assert refusal(open_store, cfg, tmp_path / "cache").startswith(message)
 
 
-CHANGES = [
-    ("drop_empty", True),
-    ("split_seed", 1),
-    ("validation_fraction", 0.2),
-    ("validation_stratified", False),
-    ("limit", 9),
-    ("text", "body"),
-    ("labels", "topic"),
-    ("vocabulary", VocabularyConfig(min_count=3)),
-    ("vocabulary", VocabularyConfig(max_size=9)),
-    ("vocabulary", VocabularyConfig(source="all")),
-    ("vocabulary", VocabularyConfig(unit="bytes")),
-    ("vocabulary", VocabularyConfig(ending=".")),
-]
+CHANGES = {"drop_empty": True, "split_seed": 1, "validation_fraction": 0.2, "limit": 9,
+           "validation_stratified": False, "text": "body", "labels": "topic"}  # fmt: skip
+OF_WORDS = {"min_count": 3, "max_size": 9, "source": "all", "unit": "bytes", "ending": "."}
 OTHER = {"name": "b", "max_len": 7, "batch_size": 7, "eval_batch_size": 7, "pool_batches": 7,
          "test_lengths": [9], "targets": "answers", "word_order": "shuffled",
          "splits": SplitsConfig(test="eval")}  # fmt: skip
 
 
 def test_the_key_follows_what_can_change_a_byte_and_nothing_else(cfg) -> None:
-    """Every data setting is in one of the two lists."""
-    corpus, changes = load(cfg), [*CHANGES, *OTHER.items()]
+    """Every data setting is in one of the lists. The file of a vocabulary: test_vocabulary.py."""
+    of_words = [("vocabulary", VocabularyConfig(**{k: v})) for k, v in OF_WORDS.items()]
+    corpus, changes = load(cfg), [*CHANGES.items(), *of_words, *OTHER.items()]
     assert {key for key, _ in changes} | {"path", "corpus"} == {f.name for f in fields(DataConfig)}
     for key, value in changes:
         is_same = store_key(cfg, corpus) == store_key(replace(cfg, **{key: value}), corpus)
@@ -216,9 +192,8 @@ def test_a_column_group_of_ones_own_file_is_not_read(cfg, tmp_path) -> None:
 
 def test_words_of_every_split_are_known_if_they_are_asked_for(tmp_path) -> None:
     """Without, those of train: test_sources.py."""
-    frames = {split: labelled([f"common {split}"] * 4) for split in corpora.SPLITS}
-    own = VocabularyConfig(source="all")
-    cfg = DataConfig("tiny", path=str(write_splits(tmp_path, **frames)), vocabulary=own)
+    write_splits(tmp_path, **{s: labelled([f"common {s}"] * 4) for s in corpora.SPLITS})
+    cfg = DataConfig("tiny", path=str(tmp_path), vocabulary=VocabularyConfig(source="all"))
     store = open_store(cfg, tmp_path / "cache")
     assert store.vocabulary_size == 2 + 1 + 3
     assert store.unknown_share["test"] == 0
