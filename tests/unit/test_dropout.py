@@ -26,11 +26,9 @@ def test_numbers_near_and_far_are_dropped_independently(p):
     distance are both dropped with probability p^2."""
     torch.manual_seed(0)
     drops = torch.cat([(Dropout(p)(torch.ones(N)) == 0) for _ in range(10)]).long()
-    of_four = torch.tensor(
-        [p**k * (1 - p) ** (4 - k) for k in (f"{i:b}".count("1") for i in range(16))]
-    )
     counts = torch.bincount(drops.view(-1, 4) @ torch.tensor([1, 2, 4, 8]), minlength=16)
-    expected = len(drops) / 4 * of_four.double()
+    of_four = [p**k * (1 - p) ** (4 - k) for k in map(int.bit_count, range(16))]
+    expected = len(drops) / 4 * torch.tensor(of_four).double()
     assert ((counts - expected) ** 2 / expected).sum() < 44  # p = 0.0001
     for distance in (1, 2, 3, 10, 100):
         both = (drops[distance:] * drops[:-distance]).double().mean().item()
@@ -39,10 +37,7 @@ def test_numbers_near_and_far_are_dropped_independently(p):
 
 def test_the_first_number_and_the_last_are_dropped_as_often_as_others():
     draws, like = Draws(0.3, 0, CPU), torch.empty(7)
-    counts = torch.zeros(7)
-    for _ in range(20_000):
-        zeroed = zero_(torch.ones(7), draws.next(like))
-        counts += zeroed == 0
+    counts = sum(zero_(torch.ones(7), draws.next(like)) == 0 for _ in range(20_000))
     torch.testing.assert_close(counts / 20_000, torch.full((7,), 0.3), rtol=0, atol=0.017)
 
 

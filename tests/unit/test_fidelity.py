@@ -10,7 +10,6 @@ from omegaconf import OmegaConf
 from torch import nn
 
 from posfuse.config import CONF_DIR, FidelityConfig
-from posfuse.errors import InputError
 from posfuse.runs import identity
 from posfuse.runs.checks import checked
 from posfuse.training.build import build_data, build_module, build_network
@@ -153,18 +152,17 @@ def split_texts(corpus, *overrides) -> dict[str, dict[int, list[str]]]:
 @pytest.mark.parametrize("limit", ["data.limit=null", "data.limit=15"])
 def test_the_validation_split_follows_the_seed_and_the_test_split_never(two_splits, limit) -> None:
     asked = ["fidelity.validation_split=by_seed", limit]
-    by_seed = [split_texts(two_splits, *asked, f"seed={seed}") for seed in (1, 2)]
-    assert by_seed[0]["validation"] != by_seed[1]["validation"]
-    assert by_seed[0]["test"] == by_seed[1]["test"]
-    fixed = [split_texts(two_splits, f"seed={seed}", limit) for seed in (1, 2)]
-    assert fixed[0] == fixed[1]
-    assert fixed[0]["test"] == by_seed[0]["test"]
+    one, two = (split_texts(two_splits, *asked, f"seed={seed}") for seed in (1, 2))
+    fixed, again = (split_texts(two_splits, limit, f"seed={seed}") for seed in (1, 2))
+    assert one["validation"] != two["validation"]
+    assert one["test"] == two["test"] == fixed["test"]
+    assert fixed == again
     if "null" in limit:
         # The same cut as by a split_seed of that number; nothing is lost or counted twice.
-        assert by_seed[1] == split_texts(two_splits, "data.split_seed=2")
-        parts = [(f["train"].items(), f["validation"].items()) for f in (*by_seed, fixed[0])]
-        wholes = [sorted([*train, *validation]) for train, validation in parts]
-        assert wholes[0] == wholes[1] == wholes[2]
+        assert two == split_texts(two_splits, "data.split_seed=2")
+        first, *others = (sorted([*f["train"].items(), *f["validation"].items()])
+                          for f in (one, two, fixed))  # fmt: skip
+        assert others == [first, first]
 
 
 def test_a_validation_split_that_a_corpus_brings_stays(tmp_path) -> None:
@@ -202,20 +200,22 @@ ARGUMENTS = [
 @pytest.mark.parametrize(("option", "fusion", "argument"), ARGUMENTS)
 def test_an_option_sets_an_operators_argument(option, fusion, argument) -> None:
     default, set_to = PAPER[option], NOTEBOOK[option]
-    plain = checked(composed(f"fusion={fusion}"))
-    assert plain.fusion[argument] == default
-    asked = f"fidelity.{option}={set_to}"
-    cfg = checked(composed(f"fusion={fusion}", asked))
-    assert cfg.fusion == plain.fusion | {argument: set_to}
+    chosen, asked, given = f"fusion={fusion}", f"fidelity.{option}={set_to}", f"fusion.{argument}="
+
+    def fusion_of(*overrides):
+        return checked(composed(*overrides)).fusion
+
+    plain, cfg = fusion_of(chosen), checked(composed(chosen, asked))
+    assert plain[argument] == default
+    assert cfg.fusion == plain | {argument: set_to}
     assert asdict(checked(OmegaConf.structured(cfg))) == asdict(cfg)
     # The option at its default leaves an argument that is given, and other operators stay.
-    assert checked(composed(f"fusion={fusion}", f"fusion.{argument}={set_to}")).fusion == cfg.fusion
-    assert checked(composed("fusion=add", asked)).fusion == checked(composed("fusion=add")).fusion
-    both = [f"fusion={fusion}", asked]
-    assert checked(composed(*both, f"fusion.{argument}={set_to}")).fusion == cfg.fusion
+    assert fusion_of(chosen, f"{given}{set_to}") == cfg.fusion
+    assert fusion_of("fusion=add", asked) == fusion_of("fusion=add")
+    assert fusion_of(chosen, asked, f"{given}{set_to}") == cfg.fusion
     for value in (default, "other"):
-        with pytest.raises(InputError, match=f"fusion.{argument}: {value}, but fidelity.{option}="):
-            checked(composed(*both, f"fusion.{argument}={value}"))
+        line = refusal(fusion_of, chosen, asked, f"{given}{value}")
+        assert line.startswith(f"fusion.{argument}: {value}, but fidelity.{option}=")
 
 
 @pytest.mark.parametrize("kind", GATES)
@@ -227,9 +227,9 @@ def test_a_gate_with_a_linear_start_is_its_gate_but_for_the_start(kind: str) -> 
 
 def test_an_encoding_with_a_name_of_its_own_is_not_replaced() -> None:
     for name in ("rope_linear_start", "my_rope"):
-        plain = checked(composed("encoding=rope", f"encoding.name={name}"))
-        asked = composed("encoding=rope", f"encoding.name={name}", "fidelity.rope=table")
-        assert checked(asked).encoding == plain.encoding
+        own = ["encoding=rope", f"encoding.name={name}"]
+        plain, asked = (checked(composed(*own, *more)) for more in ([], ["fidelity.rope=table"]))
+        assert asked.encoding == plain.encoding
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """The causal encoder and the language model: causality, other implementations, decoding."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -84,15 +86,10 @@ def test_decoding_with_a_cache_equals_the_model(encoding, norm_first):
     for sampler in (None, PositionSampler(12, seed=1)):
         model = language_model("concat", encoding, norm_first=norm_first, sampler=sampler).eval()
         positions = as_tensor(model.sampler.outside_training(8), IDS)
-        expected = model(IDS, LENGTHS, positions)
-        cache = Cache(positions[:0])
-        found, start = [], 0
-        for n in (3, 1, 2, 1, 1):
-            end = start + n
-            found.append(model.step(IDS[:, start:end], positions[start:end], cache))
-            start = end
-        ends = torch.tensor([2, 3, 5, 6, 7])
-        torch.testing.assert_close(torch.stack(found, 1), expected[:, ends])
+        expected, cache = model(IDS, LENGTHS, positions), Cache(positions[:0])
+        for start, end in pairwise((0, 3, 4, 6, 7, 8)):
+            found = model.step(IDS[:, start:end], positions[start:end], cache)
+            torch.testing.assert_close(found, expected[:, end - 1])
         prompt = plain = IDS[:, :3]
         at = as_tensor(model.sampler.outside_training(7), IDS[:, :7])
         for n in range(3, 7):

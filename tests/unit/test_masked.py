@@ -44,8 +44,7 @@ def test_padding_and_unknown_words_are_never_masked(seed):
     assert torch.equal(read[~VALID], IDS[~VALID])
     assert masked.any(1).all()  # one token of every document at least, also of the third
     again = mask(IDS, LENGTHS, 0.15, WORDS, UNKNOWN, seed)
-    assert torch.equal(again[0], read)
-    assert torch.equal(again[1], masked)
+    assert all(map(torch.equal, again, (read, masked)))
 
 
 def test_a_document_of_unknown_words_has_nothing_to_predict():
