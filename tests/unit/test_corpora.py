@@ -1,6 +1,5 @@
 """Texts and labels of a folder: how they are split, and what is refused with its file and row."""
 
-import json
 from itertools import cycle, islice
 from pathlib import Path
 
@@ -169,9 +168,7 @@ def test_labels_of_two_types_are_refused_with_both_files(tmp_path, labels, kind)
 
 
 def test_labels_of_two_types_in_one_file_are_refused_with_their_rows(tmp_path) -> None:
-    write_splits(tmp_path, validation=of_labels("a"), test=of_labels("a", "b"))
-    lines = [json.dumps({"text": "x", "label": label}) for label in ("a", "b", 1, 2)]
-    (tmp_path / "train.jsonl").write_text("\n".join(lines))
+    write_splits(tmp_path, labelled([*"wxyz"], ["a", "b", 1, 2]), "jsonl")
     wanted = "labels are of type str in row 0 and int in row 2; use one type"
     assert refusal(read_splits, tmp_path) == f"{tmp_path}/train.jsonl: {wanted}"
 

@@ -84,33 +84,29 @@ def test_columns_and_splits_count_for_a_runs_identity_only_if_they_are_set(tmp_p
 PLAY = "\n \nFirst Citizen:\nBefore we proceed any further, hear me speak.\r\n\n\nAll:\n" + "".join(
     f"Speak, speak: line {i} é.\n" + "\n" * (i % 3) for i in range(40)
 )
-NO_LINES = "one two " * LONGEST_LINE
+NO_LINES = "longer " * LONGEST_LINE
+NO_SPACES = "x" * 3 * LONGEST_LINE
 
 
-@pytest.mark.parametrize(("text", "sizes"), [(PLAY, [35, 4, 4]), (NO_LINES, [6, 1, 1])])
+@pytest.mark.parametrize(
+    ("text", "sizes"), [(PLAY, [35, 4, 4]), (NO_LINES, [6, 1, 1]), (NO_SPACES, [1, 1, 1])]
+)
 def test_the_lines_of_a_text_in_a_row_are_the_text_and_its_end_is_tested(
     tmp_path, text, sizes
 ) -> None:
-    """As nanoGPT divides input.txt: in the order of the text."""
+    """As nanoGPT divides input.txt: in the order of the text. Long lines are cut between words."""
     file = tmp_path / "input.txt"
     file.write_bytes(b"\xef\xbb\xbf" + text.encode())
     found = texts(file, labelled=False)
     assert "".join(line for split in SPLITS for line in found[split]) == text
     assert [len(found[split]) for split in SPLITS] == sizes
-    assert all(line.strip() for each in found.values() for line in each)
+    lines = [*chain(*found.values())]
+    assert all(line.strip() for line in lines)
+    assert max(map(len, lines)) <= LONGEST_LINE
+    assert text == NO_SPACES or set(" ".join(lines).split()) == set(text.split())
     few = texts(file, labelled=False, limit=3)
     assert few == {split: each[:3] for split, each in found.items()}
     assert texts(file.rename(tmp_path / "UP.TXT"), labelled=False) == found
-
-
-def test_a_long_line_is_cut_between_words(tmp_path) -> None:
-    file = tmp_path / "input.txt"
-    file.write_text("longer " * LONGEST_LINE)
-    found = [*chain(*texts(file, labelled=False).values())]
-    assert len(found) == 8
-    assert set(" ".join(found).split()) == {"longer"}
-    file.write_text("x" * 3 * LONGEST_LINE)
-    assert {*map(len, chain(*texts(file, labelled=False).values()))} == {LONGEST_LINE}
 
 
 def test_a_folder_of_texts_has_its_own_splits(tmp_path) -> None:
