@@ -139,23 +139,6 @@ def test_layers_start_as_linear_ones_where_asked():
     assert not mlp.bias_out.any()
 
 
-@pytest.mark.parametrize("name", OPERATORS)
-def test_packed_in_any_order_equals_padded_of_any_length(name):
-    fuse = randomized(make_fusion(name, 4).double())
-    for seed, lengths in enumerate(([5, 9, 1, 7], [3, 3], [1])):
-        tokens = random_tensor(len(lengths), max(lengths), 4, seed=seed)
-        table = random_tensor(11, 4, seed=seed + 100)
-        valid = [(b, i) for b, length in enumerate(lengths) for i in range(length)]
-        order = torch.randperm(len(valid), generator=torch.Generator().manual_seed(seed))
-        documents, positions = torch.tensor(valid)[order].T
-        packed = fuse(tokens[documents, positions], table, positions)
-        padded = fuse(tokens, table)
-        assert padded.shape == tokens.shape
-        torch.testing.assert_close(packed, padded[documents, positions], rtol=0, atol=1e-12)
-        short = fuse(tokens[:, : min(lengths)], table)
-        torch.testing.assert_close(short, padded[:, : min(lengths)], rtol=0, atol=1e-12)
-
-
 def test_impossible_options_are_refused():
     for name, options in (
         ("gate_cnn", {"half_width": -1}),
