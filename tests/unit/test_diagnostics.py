@@ -156,14 +156,6 @@ def test_shuffling_keeps_the_words_of_each_document_and_its_padding():
     assert (order - torch.arange(200)).abs().double().mean() == pytest.approx(200 / 3, rel=0.2)
 
 
-def test_an_offset_changes_nothing_where_only_distances_count():
-    for encoding in ENCODINGS:
-        model = network("none", encoding).double()
-        randomized(model.encoder.positions)
-        change = (model(IDS, LENGTHS, 4) - model(IDS, LENGTHS)).abs().max()
-        assert (change > 1e-5) == (encoding in ("fire", "tupe", "diet")), encoding
-
-
 def test_a_document_beyond_the_end_of_the_table_is_refused():
     ids, lengths = torch.ones(1, 13, dtype=torch.long), torch.tensor([13])
     for fusion, encoding in (("add", "learned"), ("gate_cnn", "sinusoidal")):

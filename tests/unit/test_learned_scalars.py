@@ -1,20 +1,14 @@
 """Learned scalars: which parameters they are, and their own learning rate."""
 
-import sys
-
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 from posfuse.config import OptimConfig
-from posfuse.errors import ConfigError
-from posfuse.model.fusion import Add, GateMLP
+from posfuse.model.fusion import GateMLP
 from posfuse.model.network import learned_scalars
-from posfuse.runs.checks import checked
-from posfuse.training.build import build_parts
 from posfuse.training.classifier import Classifier
-from small_runs import composed
 from variants import ENCODINGS, OPERATORS, batch_of, make_attention, make_fusion, make_network
 
 BATCH = batch_of([3, 4, 5, 6], [9, 8, 7, 2])
@@ -80,34 +74,7 @@ def test_without_a_factor_or_scalars_one_group_has_all_parameters():
         assert [*map(id, group["params"])] == [*map(id, network.parameters())]
 
 
-class AddShifted(Add):
-    """H = E + P + s with one learned s."""
-
-    scalars = ("shift",)
-
-    def __init__(self, d_model):
-        super().__init__(d_model)
-        self.shift = nn.Parameter(torch.zeros(()))
-
-    def project(self, table):
-        return (table + self.shift,)
-
-
-class Misspelt(AddShifted):
-    scalars = ("shfit",)
-
-
-class NamedTwice(GateMLP):
-    def __init__(self, d_model):
-        super().__init__(d_model)
-        self.mlp.scalars = ("bias_out",)
-
-
-def test_an_operator_of_the_user_names_its_own(monkeypatch):
-    assert names_of(AddShifted(4)) == {"shift"}
-    assert len(learned_scalars(NamedTwice(4))) == 1
-    monkeypatch.setitem(sys.modules, "my_operators", sys.modules[__name__])
-    build_parts(checked(composed("fusion._target_=my_operators.AddShifted")))
-    message = "fusion=add: scalars: Misspelt has no attribute `shfit`$"
-    with pytest.raises(ConfigError, match=message):
-        build_parts(checked(composed("fusion._target_=my_operators.Misspelt")))
+def test_a_scalar_that_two_modules_name_counts_once():
+    gate = GateMLP(4)
+    gate.mlp.scalars = ("bias_out",)
+    assert len(learned_scalars(gate)) == 1

@@ -150,6 +150,12 @@ def test_an_operator_that_cannot_be_used_is_named(name, monkeypatch):
     assert line.startswith(f"{encoding}fusion=add: Own.merge {expected}")
 
 
+def test_a_scalar_that_an_operator_names_and_lacks_is_named(monkeypatch):
+    own = part(Add, "merge", lambda self, token, position: token[0], scalars=("shfit",))
+    line = refusal(check, "fusion", own, monkeypatch)
+    assert line == "encoding=sinusoidal fusion=add: scalars: Own has no attribute `shfit`"
+
+
 def test_the_check_of_an_operators_shape_draws_no_random_numbers():
     fusion = part(Add, "merge", lambda self, e, p: F.dropout(e[0], 0.5, self.training))(4)
     before = torch.get_rng_state()
