@@ -84,13 +84,16 @@ def test_columns_and_splits_count_for_a_runs_identity_only_if_they_are_set(tmp_p
 PLAY = "\n \nFirst Citizen:\nBefore we proceed any further, hear me speak.\r\n\n\nAll:\n" + "".join(
     f"Speak, speak: line {i} é.\n" + "\n" * (i % 3) for i in range(40)
 )
-NO_LINES = "longer " * LONGEST_LINE
 NO_SPACES = "x" * 3 * LONGEST_LINE
+TEXTS = {
+    "lines": (PLAY, [35, 4, 4]),
+    "a cut after a word": ("one two " * LONGEST_LINE, [6, 1, 1]),
+    "a cut inside a word": ("longer " * LONGEST_LINE, [6, 1, 1]),
+    "no spaces": (NO_SPACES, [1, 1, 1]),
+}
 
 
-@pytest.mark.parametrize(
-    ("text", "sizes"), [(PLAY, [35, 4, 4]), (NO_LINES, [6, 1, 1]), (NO_SPACES, [1, 1, 1])]
-)
+@pytest.mark.parametrize(("text", "sizes"), TEXTS.values(), ids=TEXTS)
 def test_the_lines_of_a_text_in_a_row_are_the_text_and_its_end_is_tested(
     tmp_path, text, sizes
 ) -> None:
