@@ -109,7 +109,7 @@ def test_runs_of_two_versions_of_own_code_are_not_pooled(tmp_path):
 def test_a_result_that_is_not_the_one_asked_for_is_left_out_and_missing(tmp_path):
     """A run whose folder held another configuration's result, and a copied folder."""
     root = write_sweep(tmp_path / "sweep", {"add": [0.5, 0.5], "concat": [0.5]})
-    ask(root, {"fusion": "add,concat", "seed": "0,1"})
+    ask(root, {"fusion": "add,concat", "seed": "7"}, ["seed=range(0,2)"])  # the command's counts
     place = root / "tiny" / "sinusoidal"
     shutil.copytree(place / "concat" / "seed=0", place / "concat" / "seed=1")
     conflict = "another configuration's result"
@@ -124,18 +124,6 @@ def test_a_result_that_is_not_the_one_asked_for_is_left_out_and_missing(tmp_path
     ask(root, {"fusion": "add,concat", "seed": "0,2"})
     runs, problems = collect(root)
     assert (len(runs), len(problems)) == (3, 1)
-
-
-def test_missing_names_the_runs_that_the_sweep_lists(tmp_path):
-    root = write_sweep(tmp_path / "sweep", {"add": [0.5]})
-    lacks = [f"tiny/sinusoidal/{run}" for run in ("add/seed=1", "concat/seed=0", "concat/seed=1")]
-    for params, task in (
-        ({"fusion": "add,concat", "seed": "range(0,2)"}, []),
-        ({"seed": "7"}, ["fusion=add,concat", "seed=range(0,2)"]),
-    ):
-        ask(root, params, task)
-        for folder in (root, tmp_path):
-            assert sorted(missing(collect(folder)[0])) == lacks
 
 
 def test_a_report_has_its_page_tables_and_figures(whole_report):
@@ -328,38 +316,30 @@ def test_a_result_that_is_not_used_is_not_used_from_inside_the_sweep(tmp_path, m
             collect(folder)
 
 
-def test_several_sweeps_get_a_folder_each_below_out(tmp_path):
-    for name in ("one", "other"):
-        write_sweep(tmp_path / name, {"add": [0.5]})
-    text = reported(tmp_path, "--out", tmp_path / "out")
-    expected = {f"{name}/{file}" for name in ("one", "other") for file in TABLES}
-    assert set(written(tmp_path / "out")) == expected
-    assert text.splitlines()[1:3] == [
-        "No difference from add could be tested.",
-        "To compare, run another operator with the same settings and seeds.",
-    ]
-
-
-def test_the_page_of_one_sweep_is_removed_when_there_are_several(tmp_path):
-    write_sweep(tmp_path / "one", {"add": [0.5, 0.6], "concat": [0.6, 0.65]})
-    reported(tmp_path, draw=True)
-    assert (tmp_path / "report" / "figures" / "forest.png").exists()
+def test_several_sweeps_get_a_folder_each_and_the_page_of_one_sweep_is_removed(tmp_path):
+    out = tmp_path / "out"
+    one = write_sweep(tmp_path / "one", {"add": [0.5, 0.6], "concat": [0.6, 0.65]})
+    reported(one, "--out", out, draw=True)
+    assert {"figures/forest.png", "tables/cautions.csv"} <= set(written(out))
     write_sweep(tmp_path / "other", {"add": [0.5]})
-    own = tmp_path / "report" / "tables" / "own.csv"
-    own.touch()
-    _, error = posfuse_report(tmp_path, "--baseline", "concat")
+    (out / "tables" / "own.csv").touch()
+    _, error = posfuse_report(tmp_path, "--baseline", "concat", "--out", out)
     assert "--baseline" in error
-    assert (tmp_path / "report" / "index.html").exists()  # a mistake changes nothing
-    reported(tmp_path)
-    files = written(tmp_path / "report")
-    assert {"one/index.html", "one/runs.csv", "other/index.html", "tables/own.csv"} <= set(files)
-    removed = {"index.html", "runs.csv", "figures/forest.png"}
-    removed |= {"tables/tables.tex", "tables/paired_tests.csv"}
-    assert not removed & set(files)
+    assert (out / "index.html").exists()  # a mistake changes nothing
+    text = reported(tmp_path, "--out", out)
+    files = set(written(out))
+    removed = {"index.html", "runs.csv", "figures/forest.png", "tables/tables.tex"}
+    assert not files & {*removed, "tables/paired_tests.csv"}
+    assert "tables/own.csv" in files
+    assert {file for file in files if file.startswith("other/")} == {f"other/{t}" for t in TABLES}
+    assert {f"one/{file}" for file in TABLES} < files
+    other = text.partition(f"{out / 'one' / 'index.html'}")[2].splitlines()
+    assert "No difference from add could be tested." in other
+    assert "To compare, run another operator with the same settings and seeds." in other
     for file in ("index.html", "runs.csv"):
-        (tmp_path / "report" / file).write_text("the user's page")
-    reported(tmp_path)
-    assert {"index.html", "runs.csv"} <= set(written(tmp_path / "report"))
+        (out / file).write_text("the user's page")
+    reported(tmp_path, "--out", out)
+    assert {"index.html", "runs.csv"} <= set(written(out))
 
 
 def test_missing_failed_and_unpaired_runs_are_listed_and_stop_nothing(whole):
@@ -389,7 +369,7 @@ def test_a_renamed_sweep_lacks_the_same_runs(whole, tmp_path):
     ask(whole, {"data": "tiny,wordy", "fusion": "add,concat", "seed": "0,1,2"})
     name = "tiny/sinusoidal/add/seed=1"
     (whole / name / "result.json").unlink()
-    write_failure(whole / name, "failed", "no luck")
+    (whole / name / "failure.json").write_text("{")
     asked = json.loads((whole / "multirun.yaml").read_text())
     asked["sweep"] = {"primary": ["concat"]}
     (whole / "multirun.yaml").write_text(json.dumps(asked))
@@ -399,8 +379,8 @@ def test_a_renamed_sweep_lacks_the_same_runs(whole, tmp_path):
             runs, _ = collect(given)
             assert missing(runs) == [name]
             assert declared_family(runs) == (("concat",), [])
-            failed = ["runs without a result: 1 failed", f"{folder / name}: no luck"]
-            assert failures(given, runs) == failed
+            failed = f"{folder / name}: the run failed, but failure.json is damaged"
+            assert failures(given, runs) == ["runs without a result: 1 failed", failed]
         with contextlib.chdir(folder / "tiny"):
             assert missing(collect(".")[0]) == [name]
 
@@ -586,22 +566,6 @@ def test_texts_of_a_record_are_no_formulas_and_no_html(tmp_path):
     assert not any("<script>" in path.read_text() for path in (out / "figures").glob("*.svg"))
 
 
-def test_a_damaged_failure_is_still_a_failure(sweep):
-    (folder := sweep / "tiny" / "sinusoidal" / "add" / "seed=9").mkdir()
-    line = f"{folder}: the run failed, but failure.json is damaged"
-    for text in ("", "{", "[]", "{}", '{"message": null}'):
-        (folder / "failure.json").write_text(text)
-        assert failures(sweep, collect(sweep)[0]) == ["runs without a result: 1 failed", line]
-
-
-def test_a_damaged_sweep_file_is_one_line(sweep):
-    for text in ("", "hydra: 3", "a: [", "hydra: {sweeper: {params: {seed: abc}}}"):
-        (sweep / "multirun.yaml").write_text(text)
-        message = refusal(missing, collect(sweep)[0])
-        assert "multirun.yaml: not a sweep's settings" in message
-    assert posfuse_report(sweep) == ("", f"error: {message}")
-
-
 def test_a_sweep_without_the_usual_baseline_has_its_tables(tmp_path):
     sweep = write_sweep(tmp_path / "mine", {"mlp": [0.5, 0.6, 0.7], "concat": [0.6, 0.7, 0.8]})
     text, error = posfuse_report(sweep)
@@ -627,12 +591,15 @@ def test_a_folder_that_can_have_no_report_is_an_error_of_one_line(whole, tmp_pat
         (tmp_path / name).mkdir()
     for file in ("study/plan.yaml", "committed/plan.yaml", "committed/index.html"):
         (tmp_path / file).touch()
+    write_sweep(tmp_path / "damaged", {"add": [0.5]})
+    (tmp_path / "damaged" / "multirun.yaml").write_text("a: [")
     (whole / "report").write_text("a file where the folder must be")
     for message in (
         "empty: no finished runs",
         "study: is a study; open its report/index.html, or give the folder of its test runs, ",
         "committed: a report without its runs; open index.html in it",
         "x: no such folder",
+        "damaged/multirun.yaml: not a sweep's settings",
         "sweep/report",
     ):
         _, error = posfuse_report(tmp_path / re.match(r"\w+", message)[0])
