@@ -357,13 +357,6 @@ def test_a_cell_that_is_ambiguous_is_left_out_and_both_folders_named(
     assert refusal(collect, sweep) == line  # no run is left
 
 
-def test_sweeps_of_their_own_may_hold_the_same_cell(tmp_path):
-    write_record(tmp_path / "a", 0.5)
-    write_record(tmp_path / "b", 0.6, settings={"model.d_model": 16})
-    runs, problems = collect(tmp_path)
-    assert (len(runs), problems) == (2, [])
-
-
 def test_learning_curves_are_in_percent_and_a_damaged_one_is_named(tmp_path):
     """A task of the user with trainer.monitor=loss need not validate the metric."""
     write_sweep(tmp_path, {"add": [0.5, 0.6, 0.7]})

@@ -334,24 +334,6 @@ def test_a_class_without_documents_is_nan_and_the_others_sum_to_0():
     assert found[2] == pytest.approx([-100, 0, 100])
 
 
-def test_the_evidence_holds_every_comparison(two_seeds):
-    runs, comparison = two_seeds
-    found, notes = document_evidence(pd.DataFrame([comparison]), runs, "add")
-    assert notes == []
-    row = found.statistics.iloc[0]
-    assert row[list(CELL)].to_dict() == CELL
-    assert (row["document_seeds"], row["n_documents"]) == ([0, 1], 6)
-    assert row["documents_mean"] == pytest.approx(50 / 6)
-    assert row["documents_low"] < 50 / 6 < row["documents_high"]
-    # discordant 2 : 0 and 1 : 2
-    assert row["p_mcnemar"] == pytest.approx([0.5, stats.binomtest(1, 3).pvalue])
-    assert found.bins["n_documents"].sum() == 6
-    assert (found.bins["fusion"] == "concat").all()
-    matrix = found.confusions[tuple(CELL.values())]
-    # class 0 at 0, 3, 5: wrong once in six against twice; class 1 at 1, 2, 4: twice both
-    assert matrix == pytest.approx(np.array([[100 / 6, -100 / 6], [0, 0]]))
-
-
 def test_the_evidence_of_damaged_files_is_empty_and_reported_once(tmp_path, two_seeds):
     runs, comparison = two_seeds
     (tmp_path / "add" / "seed=0" / "predictions.parquet").unlink()

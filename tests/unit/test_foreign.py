@@ -367,14 +367,6 @@ def test_the_command_writes_tables_and_a_page(table, tmp_path):
     assert page.count("<p>After Holm&#39;s adjustment: p ") == 4
 
 
-def test_the_runs_of_a_sweeps_report_do_not_stay_beside_another_table(table, tmp_path):
-    out = tmp_path / "out"
-    write_sweep(tmp_path / "mine", {"add": [0.5, 0.6], "concat": [0.6, 0.65]})
-    reported(tmp_path / "mine", "--out", out)
-    reported("--from", table, *OPTIONS, "--baseline", "a", "--out", out)
-    assert not (out / "runs.csv").exists()
-
-
 def test_a_report_does_not_remove_or_overwrite_its_own_table(table, tmp_path):
     """Neither a file of an earlier report nor one with the name of a file of the new report."""
     out, new = tmp_path / "out", tmp_path / "new"
@@ -392,6 +384,8 @@ def test_a_report_does_not_remove_or_overwrite_its_own_table(table, tmp_path):
             f"than {folder}"
         )
         assert file.read_bytes() == table.read_bytes()
+    reported("--from", table, *OPTIONS, "--baseline", "a", "--out", out)
+    assert not (out / "runs.csv").exists()  # it belonged to the sweep's report
 
 
 WRONG_ROWS = [  # a text of the table, its replacement, and the message

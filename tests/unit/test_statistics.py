@@ -95,8 +95,6 @@ TIED = [3.0, -1.0, 4.0, 1.0, -5.0, 9.0, 2.0, 6.0, -5.0, 3.0, 5.0, 8.0, 9.0, -7.0
 
 
 def test_wilcoxon_is_exact_with_ties_and_of_more_than_30_seeds_scipys():
-    # By hand: ranks 1 to 4, the one negative has rank 1: 4 of 16 sums are as extreme.
-    assert st.p_wilcoxon([-1.0, 2.0, 3.0, 4.0]) == pytest.approx(4 / 16)
     assert st.p_wilcoxon([0.0, 0.0, 2.0]) == 1  # one difference is left
     gains = np.random.default_rng(0).integers(-3, 5, 30)
     points = points_of_gains(np.arange(200, 230), gains, 425)
@@ -171,15 +169,6 @@ def test_equal_differences_have_the_spread_of_one_document():
         assert st.p_equivalence(d, 0.5, step) == pytest.approx(alike.ttost_mean(-0.5, 0.5)[0])
         limit = step * math.sqrt((n - 1) / stats.chi2.ppf(0.2, n - 1))
         assert st.spread_limit(d, step) == pytest.approx(limit)
-    # By hand: t = 0.5 / (0.25 / sqrt(2)) with 1 degree of freedom: 1/2 - arctan(t) / pi.
-    by_hand = 0.5 - math.atan(2 * math.sqrt(2)) / math.pi
-    assert st.p_equivalence([0.0, 0.0], 0.5, 0.25) == pytest.approx(by_hand)
-    assert st.p_paired_t([0.0, 0.0, 0.0], 0.25) == 1
-
-
-def test_the_limit_of_a_spread_is_that_of_80_of_100_samples():
-    # 20 % of chi-squared with 2 degrees of freedom lie below -2 ln 0.8
-    assert st.spread_limit([1.0, 2.0, 3.0]) == pytest.approx(math.sqrt(-1 / math.log(0.8)))
 
 
 @pytest.mark.parametrize("unit", [1e-12, 0.013, 1e12])
@@ -289,11 +278,10 @@ def test_the_needed_seeds_are_the_fewest_that_reach_the_target():
         n = fewest(lambda n, s=std, e=effect: power.decision_power(e, s, n, 0.5, np.inf))
         assert seeds_for_equivalence(std, 0.5, effect, 0.05) == n
         assert seeds_for_equivalence(std, 0.5, -effect, 0.05) == n
-    # If the mean lies within the margin, equivalence is shown first. By hand: (z / effect)^2.
+    # If the mean lies within the margin, equivalence is shown first. By hand: (z std / effect)^2.
     n = fewest(lambda n: power.decision_power(0.15, 0.83, n, 0.5))
     assert power.seeds_for_decision(0.15, 0.83, 0.5, 0.05) == n == 27
-    by_hand = 7.85 * (0.83 / 0.15) ** 2
-    assert seeds_for_difference(0.15, 0.83, 0.05) == pytest.approx(by_hand, rel=0.02)
+    assert seeds_for_difference(0.15, 0.83, 0.05) == pytest.approx(7.85 * (83 / 15) ** 2, rel=0.02)
 
 
 def test_the_search_finds_every_number_of_seeds_up_to_a_million():
@@ -395,8 +383,4 @@ def test_mcnemar_over_groups_is_the_enumeration_of_the_groups_signs():
         one, other = rng.integers(0, 2, (2, 30))
         net = np.array([np.sum((one - other)[groups == g]) for g in range(8)])
         assert over.p_mcnemar(one, other, groups) == pytest.approx(p_by_counts(net))
-    # One group gained 3, another lost 1: |sum| is 2 or more for every pattern of signs.
-    assert over.p_mcnemar([1, 1, 1, 0], [0, 0, 0, 1], [5, 5, 5, 6]) == 1
-    # Two groups gained 2 each: 2 of 4 patterns. As four documents it would be 2 of 16.
-    assert over.p_mcnemar([1, 1, 1, 1], [0, 0, 0, 0], [5, 5, 6, 6]) == 0.5
     assert over.p_mcnemar([1, 0], [0, 1], [3, 3]) == 1  # gained and lost within one group
