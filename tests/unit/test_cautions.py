@@ -11,7 +11,6 @@ from rich.console import Console
 from finding_tables import settings_of
 from posfuse.config import CONF_DIR
 from posfuse.evidence.collect import collect
-from posfuse.report import page as report_page
 from posfuse.report.sections.cautions_table import cautions_section
 from posfuse.report.terminal import show
 from posfuse.statistics import cautions as st
@@ -237,18 +236,6 @@ def test_the_terminal_has_the_verdicts_and_then_their_cautions():
     )
 
 
-def test_the_report_has_the_cautions_as_a_table(tmp_path, monkeypatch):
-    monkeypatch.setattr(report_page, "draw_all", lambda *_: {})
-    runs = study_runs(add=STEADY, concat=[21, 70, 20, 69, 20, 21, 70, 22])
-    plan = Plan(STUDY, {arm: Choice({}) for arm in STUDY.arms}, {}, "d")
-    (tmp_path / "report").mkdir()
-    (tmp_path / "plan.yaml").write_text("")
-    runs = runs.assign(folder="x", record=None)
-    results_page.write("mine", plan, progress(STUDY, runs), runs, tmp_path, "command")
-    written = (tmp_path / "report" / "tables" / "cautions.md").read_text()
-    assert st.GROUPS in written
-
-
 def test_a_hypothesis_without_a_look_has_no_caution():
     plan = Plan(STUDY, {}, {}, "d")
     assert cautions.of_verdicts(plan, progress(STUDY, study_runs()), study_runs()) == {}
@@ -265,21 +252,6 @@ def test_a_run_that_diverged_has_no_settings_and_counts_as_guessing():
     runs["record"] = [None if diverged else {"settings": settings} for diverged in runs["diverged"]]
     found = cautions.of_verdicts(plan, progress(STUDY, runs), runs)
     assert list(found["gain"]) == [st.ONE_SPLIT, st.GROUPS, st.LAST]
-
-
-def test_a_sweeps_report_has_the_cautions(tmp_path):
-    settings = {"data.split_seed": 0}
-    sweep = write_sweep(
-        tmp_path / "sweep",
-        {"add": [0.8, 0.825, 0.775], "concat": [0.5, 0.525, 0.5]},
-        settings=settings, best_evaluation=2, evaluations=2,
-    )  # fmt: skip
-    printed = reported(sweep)
-    assert f"caution: {st.FEW}\ncaution: {st.ONE_SPLIT}\n" in printed
-    assert f"caution: {st.CHANCE} (tiny sinusoidal concat)\ncaution: {st.LAST}\n" in printed
-    page = (sweep / "report" / "index.html").read_text()
-    assert page.index("Limits of the verdicts") < page.index("Tests of the differences")
-    assert (sweep / "report" / "tables" / "cautions.csv").exists()
 
 
 def test_a_caution_leaves_out_the_variant_of_all_runs(tmp_path):

@@ -93,20 +93,6 @@ def test_rows_that_are_left_out_show_that_small_numbers_may_be_percent(tmp_path)
     assert read_foreign(path, Columns(where={"task": "easy"}))["value"].tolist() == [80]
 
 
-def test_differences_are_judged_together_paired_or_by_welchs_test(table):
-    """The same numbers: without pairs, a difference of 10 points is lost in the spread of 9."""
-    results, criteria = read_foreign(table, COLUMNS), Criteria("a", margin=3.0)
-    found, notes = compare_foreign(results, criteria)
-    assert notes == []
-    assert found[["group", "name", "verdict"]].to_numpy().tolist() == [
-        [task, *own] for task in ("one", "two") for own in (("b", "ahead"), ("c", "undecided"))
-    ]
-    assert found["p_holm"].iloc[0] == pytest.approx(4 * found["p_t"].iloc[0])
-    unpaired, _ = compare_foreign(results, criteria, paired=False)
-    assert set(unpaired["verdict"]) == {"undecided"}
-    assert unpaired["n"].iloc[0] == "4, 4"
-
-
 def test_all_comparisons_at_once_agree_with_one_by_one(monkeypatch):
     """Ragged groups, with equal differences and single seeds, against the functions on arrays."""
     monkeypatch.setattr(foreign, "AT_A_TIME", 7)
@@ -119,6 +105,7 @@ def test_all_comparisons_at_once_agree_with_one_by_one(monkeypatch):
     found, _ = compare_foreign(table, criteria, all_pairs=True, resolution=0.1)
     welch, _ = compare_foreign(table, criteria, paired=False, all_pairs=True)
     assert len(welch) == 18
+    assert found["p_holm"].tolist() == pytest.approx(st.holm(found["p_t"]), nan_ok=True)
     assert 0 < welch["p_t"].isna().sum() < 18
     for row in found.to_dict("records"):
         d = (own[row["group"], row["name"]] - own[row["group"], row["than"]]).dropna()
@@ -129,6 +116,7 @@ def test_all_comparisons_at_once_agree_with_one_by_one(monkeypatch):
         assert shown == pytest.approx(expected, nan_ok=True)
     for row in welch.dropna().to_dict("records"):
         one, other = (own[row["group"], row[side]] for side in ("name", "than"))
+        assert row["n"] == f"{len(one)}, {len(other)}"
         tests = [
             stats.ttest_ind(one + shift, other, equal_var=False, alternative=side)
             for shift, side in ((0, "two-sided"), (0.7, "greater"), (-0.7, "less"))
@@ -266,30 +254,21 @@ def test_the_mean_over_groups_is_tested_over_seeds_or_groups(tmp_path):
         assert printed.count("caution:") == printed.count(f"caution: {few}\n") == (len(of_unit) < 8)
 
 
-def test_the_rounding_of_means_is_no_spread(tmp_path):
-    """The seeds of a method have the same values in other orders, so their means are equal."""
-    rng, cells = np.random.default_rng(0), []
-    for seed in range(6):
+def test_equal_differences_of_means_have_no_test(tmp_path):
+    rng, permuted, small = np.random.default_rng(0), [], []
+    for seed in range(6):  # the seeds have the same values in other orders
         for task, value in enumerate(rng.permutation([0.1, 0.2, 0.7, 0.4, 0.33])):
-            cells += [("", task, m, seed, value + more) for m, more in (("a", 0), ("b", 0.01))]
-    options = written(tmp_path, of_tasks(cells))
-    for how in ([], ["--unpaired"]):
-        assert "no test" in reported(*options, "--by", "task", "--overall", "seed", *how)
+            permuted += [("", task, m, seed, value + 0.01 * (m == "b")) for m in "ab"]
+    for seed, task in product(range(3), range(3)):  # b is better on one of three tasks
+        more = (task == seed) / 10
+        small += [("", task, "a", seed, 80 + more), ("", task, "b", seed, 80 + 2 * more)]
+    for cells, mean, how in (
+        (permuted, 1, []), (permuted, 1, ["--unpaired"]), (small, 0.1 / 3, [])
+    ):  # fmt: skip
+        options = [*written(tmp_path, of_tasks(cells)), "--by", "task", "--overall", "seed", *how]
+        assert "no test" in reported(*options)
         (row,) = comparisons(tmp_path)
-        assert np.isnan(row["p_t"])
-
-
-def test_equal_small_differences_of_means_have_no_test(tmp_path):
-    """b is better by 0.1 on one of three tasks with each seed, so by 0.1 / 3 on average."""
-    cells = []
-    for seed, task in product(range(3), range(3)):
-        value, more = 80 + (task == seed) / 10, (task == seed) / 10
-        cells += [("", task, "a", seed, value), ("", task, "b", seed, value + more)]
-    options = written(tmp_path, of_tasks(cells))
-    assert "no test" in reported(*options, "--by", "task", "--overall", "seed")
-    (row,) = comparisons(tmp_path)
-    assert row["mean"] == pytest.approx(0.1 / 3)
-    assert np.isnan(row["p_t"])
+        assert (row["mean"], row["p_t"]) == pytest.approx((mean, np.nan), nan_ok=True)
 
 
 def test_a_raw_value_may_be_named_points(tmp_path):

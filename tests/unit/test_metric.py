@@ -279,6 +279,8 @@ def test_a_run_without_a_known_metric_is_left_out(tmp_path):
     assert "has none of the metrics accuracy, macro_f1, exact_match" in refusal(collect, tmp_path)
     f1 = pd.DataFrame({"task.metric": "error", "test.macro_f1": [0.5, 0.6]})
     assert metric_of(f1).name == "macro_f1"
+    line = "--metric: no metric 'accuracy' here; these runs have macro_f1"
+    assert refusal(metric_of, f1, "accuracy") == line
     runs = pd.DataFrame({"test.accuracy": [0.5, None], "test.bits_per_byte": [None, 2.0]})
     line = "these runs have no metric in common; report them apart"
     assert refusal(metric_of, runs) == line

@@ -371,19 +371,6 @@ def test_the_command_takes_the_seeds_that_choose(surface, tmp_path):
     assert best["seeds"].tolist() == ["1 2"]
 
 
-def test_no_sweep_is_reported_if_an_option_does_not_fit_the_second_one(tmp_path):
-    write_sweep(tmp_path / "first", {"add": [0.5, 0.5], "mul": [0.5, 0.5]})
-    write_sweep(tmp_path / "second", {"add": [0.5]}, test={"accuracy": 0.5})
-    for option, error in (
-        ("--metric=macro_f1", "no metric 'macro_f1' here; these runs have accuracy"),
-        ("--select-seeds=1", "no run has seed 1; choose among 0"),
-        ("--baseline=mul", "no run has fusion=mul; use add"),
-    ):
-        _, refused = posfuse_report(tmp_path, option)
-        assert refused == f"error: {option.partition('=')[0]}: {error}"
-        assert not (tmp_path / "report").exists()
-
-
 def test_a_gain_at_sqrt_d_that_is_due_to_scale_alone_is_visible_in_the_report(surface):
     root, text = surface
     table = text.split("own best scale")[1]

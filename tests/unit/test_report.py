@@ -137,11 +137,13 @@ def test_a_report_has_its_page_tables_and_figures(whole_report):
     assert "60.00 ± 10.00 (3)" in text
     assert "+8.33 ± 2.89" in text  # 10, 5, 10
     assert "With 3 seeds no sign-flip or signed-rank test can give p < 0.25." in text
+    assert "\ncaution: fewer than 8 seeds\n" in text
     assert "missing: 0 of 12 runs" in text
     assert str(root / "report" / "index.html") in text
     assert text.count("match no runs here") == 1
     page = (root / "report" / "index.html").read_text()
     assert page.index("concat is ahead of add") < page.index('id="verdicts"')
+    assert page.index("Limits of the verdicts") < page.index("Tests of the differences")
     assert page.count("match no runs here") == 1
     assert page.count("concat - add</summary>") == 2
     assert repeated(page) == []
@@ -263,6 +265,12 @@ def test_the_primary_family_is_the_sweeps_or_that_of_the_command(whole):
     assert "\n2 differences from add: 2 ahead. 1 more is exp" in reported(whole.parent)
 
 
+def declare(run, family):
+    """Write sweep.primary of a run."""
+    with (run / "config.yaml").open("a") as file:
+        file.write(f"sweep: {{primary: {family}}}\n")
+
+
 def test_the_family_of_the_first_run_is_kept_if_a_later_command_does_not_declare_it(tmp_path):
     root = tmp_path / "mine"
     for seed, accuracies in enumerate(((0.5, 0.6, 0.7), (0.5, 0.7, 0.6), (0.6, 0.7, 0.7))):
@@ -270,8 +278,7 @@ def test_the_family_of_the_first_run_is_kept_if_a_later_command_does_not_declare
             # The first family is that of the run that started first.
             started = f"2026-01-0{9 - seed}"
             run = write_record(root, accuracy, fusion, seed, started=started)
-            with (run / "config.yaml").open("a") as file:
-                file.write(f"sweep: {{primary: {'[concat]' if seed else '[]'}}}\n")
+            declare(run, "[concat]" if seed else "[]")
     ask(root, None, ["fusion=add,concat,mul", "seed=0"])  # the last command declares no family
     runs, _ = collect(root)
     family, (line,) = declared_family(runs)
@@ -290,13 +297,10 @@ def test_runs_of_earlier_versions_started_first_and_a_family_has_no_order(tmp_pa
     root = tmp_path / "mine"
     times = {0: {"started": "2026-01-01"}, 1: {}}  # the records of earlier versions have no time
     for (seed, more), family in zip(times.items(), ("[concat, mul]", "[mul, concat]"), strict=True):
-        run = write_record(root, 0.5, "add", seed, **more)
-        with (run / "config.yaml").open("a") as file:
-            file.write(f"sweep: {{primary: {family}}}\n")
+        declare(run := write_record(root, 0.5, "add", seed, **more), family)
     runs, _ = collect(root)
     assert declared_family(runs) == (("mul", "concat"), [])
-    with (run / "config.yaml").open("a") as file:  # no name, which would reach the terminal
-        file.write('sweep: {primary: ["\\e[31mred"]}\n')
+    declare(run, '["\\e[31mred"]')  # no name, which would reach the terminal
     assert declared_family(runs) == (("concat", "mul"), [])
 
 

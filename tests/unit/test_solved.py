@@ -1,4 +1,5 @@
-"""Runs that solve their task: the threshold, the shares, and their paired difference."""
+"""Shares of runs and of seeds: runs that solve their task, and seeds that outperform. By hand,
+against statsmodels, and by enumeration."""
 
 from itertools import product
 
@@ -7,11 +8,12 @@ import pandas as pd
 import pytest
 from scipy import stats
 from statsmodels.stats.contingency_tables import mcnemar
+from statsmodels.stats.proportion import proportion_confint
 
 from posfuse.report.sections.spread import solved_tables
 from posfuse.statistics.cells import solved_best, solved_cells, thresholds
 from posfuse.statistics.comparisons import Criteria
-from posfuse.statistics.shares import difference_interval
+from posfuse.statistics.shares import difference_interval, outperforming, outperforms
 from small_records import posfuse_report, write_record
 
 
@@ -109,3 +111,33 @@ def test_a_threshold_of_no_percent_is_refused(tmp_path):
         line = f"error: --solved: must be in percent, at most 100 (got {wrong}), for example 90"
         assert posfuse_report(tmp_path, "--solved", wrong) == ("", line)
     assert "no finished runs" in posfuse_report(tmp_path, "--solved", "100")[1]
+
+
+def test_outperforming_by_hand():
+    p, low, high = outperforming([1.0, 2.0, -1.0, 0.5])
+    assert p == 0.75
+    assert (low, high) == pytest.approx(proportion_confint(3, 4, method="beta"))
+    # All of n wins: the lower end solves p^n = 0.025.
+    assert outperforming([1.0] * 6) == pytest.approx((1, 0.025 ** (1 / 6), 1))
+    assert outperforming([1.0] * 5)[1] < 0.5 < outperforming([1.0] * 6)[1]
+
+
+def test_a_tie_counts_half_and_widens_the_interval():
+    p, low, high = outperforming([1.0, 0.0, -1.0, 1e-12, 2.0])
+    assert p == pytest.approx((2 + 2 / 2) / 5)
+    assert low == pytest.approx(proportion_confint(2, 5, method="beta")[0])
+    assert high == pytest.approx(proportion_confint(4, 5, method="beta")[1])
+    assert outperforming([0.0, 0.0])[0] == 0.5
+    assert np.isnan(outperforming([])).all()
+
+
+def test_bouthilliers_criterion():
+    for low, high, found in (
+        (0.51, 0.9, "yes"),
+        (0.51, 0.74, "little"),
+        (0.5, 1.0, "open"),
+        (0.1, 0.49, "loses"),
+        (0.26, 0.49, "little"),
+        (np.nan, np.nan, "open"),
+    ):
+        assert outperforms(low, high) == found, (low, high)
