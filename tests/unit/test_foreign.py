@@ -255,16 +255,15 @@ def test_the_mean_over_groups_is_tested_over_seeds_or_groups(tmp_path):
 
 
 def test_equal_differences_of_means_have_no_test(tmp_path):
-    rng, permuted, small = np.random.default_rng(0), [], []
-    for seed in range(6):  # the seeds have the same values in other orders
-        for task, value in enumerate(rng.permutation([0.1, 0.2, 0.7, 0.4, 0.33])):
-            permuted += [("", task, m, seed, value + 0.01 * (m == "b")) for m in "ab"]
-    for seed, task in product(range(3), range(3)):  # b is better on one of three tasks
-        more = (task == seed) / 10
-        small += [("", task, "a", seed, 80 + more), ("", task, "b", seed, 80 + 2 * more)]
-    for cells, mean, how in (
-        (permuted, 1, []), (permuted, 1, ["--unpaired"]), (small, 0.1 / 3, [])
-    ):  # fmt: skip
+    """Means of the same values in another order, and rounded means, differ in their last digits."""
+    rng, permuted, thirds = np.random.default_rng(1), [], []
+    values = rng.normal(50, 20, 5)
+    for seed in range(6):
+        for task, value in enumerate(rng.permutation(values)):
+            permuted += [("", task, m, seed, value + (m == "b")) for m in "ab"]
+    for seed, task, m in product(range(3), range(3), "ab"):  # b is better on one of three tasks
+        thirds.append(("", task, m, seed, 80 + (task == 0) * (seed + (m == "b")) / 10))
+    for cells, mean, how in ((permuted, 1, ["--unpaired"]), (thirds, 0.1 / 3, [])):
         options = [*written(tmp_path, of_tasks(cells)), "--by", "task", "--overall", "seed", *how]
         assert "no test" in reported(*options)
         (row,) = comparisons(tmp_path)
