@@ -28,7 +28,6 @@ ALL = "initial values, batch order, dropout"
 
 
 def held_in(name, prefix=""):
-    """The settings of a set."""
     return {f"{prefix}seeds.{s}": SETS[name].get(s) for s in ("init", "order", "dropout")}
 
 

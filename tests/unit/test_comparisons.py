@@ -148,10 +148,6 @@ def test_settings_that_vary_are_shown_in_place_of_a_name_that_was_cut(tmp_path):
     assert set(runs["variant"]) == {"model.n_layers=1", "model.n_layers=2"}
     layers = runs["settings.model.n_layers"].astype(str)
     assert (runs["variant"] == "model.n_layers=" + layers).all()
-    # An option of an operator does not tell the variants apart, so they keep their names.
-    own = {"settings": {**settings, "fusion.half_width": 4}, "variant": "data.labels-0123abcd"}
-    write_sweep(tmp_path / "sweep", {"concat": [0.7]}, **own)
-    assert "data.labels-0123abcd" in set(collect(tmp_path)[0]["variant"])
 
 
 def test_a_variant_and_an_encoding_pair_with_their_own_baseline(tmp_path):
@@ -201,7 +197,6 @@ SCORES = {"add": [0.5, 0.6, 0.7], "concat": [0.6, 0.65, 0.8]}
 
 
 def encoded(table):
-    """Settings of an encoding with this table."""
     return {"encoding.table._target_": f"posfuse.model.encoding.{table}"}
 
 
@@ -332,24 +327,23 @@ def test_trends_are_slopes_over_the_bins_of_one_cell():
 
 
 @pytest.mark.parametrize(
-    ("seed", "settings", "problem"),
+    ("more", "problem"),
     [
-        (1, {"model.d_model": 16}, "one cell with two configurations (model.d_model 8, 16); "
-         "the cell is left out, give one of them a sweep_id of its own"),
-        (1, {"optim.lr": 0.1}, "one cell with two configurations (optim.lr "),
-        (1, {"data.path": "b2", "data.limit": 9}, "one cell with two configurations (two corpora "
-         "named 'tiny'); the cell is left out, run one of them again with data.name=NAME"),
-        (0, {}, "two different runs with seed 0; the cell is left out, remove one of them"),
+        ({"settings": {"model.d_model": 16}}, "one cell with two configurations (model.d_model 8, "
+         "16); the cell is left out, give one of them a sweep_id of its own"),
+        ({"settings": {"optim.lr": 0.1}}, "one cell with two configurations (optim.lr "),
+        ({"settings": {"data.path": "b2", "data.limit": 9}}, "one cell with two configurations "
+         "(two corpora named 'tiny'); the cell is left out, run one of them again with data.name="),
+        ({"code": "new"}, "one cell with two versions of your code; the cell is left out, run"),
+        ({"seed": 0}, "two different runs with seed 0; the cell is left out, remove one of them"),
     ],
 )  # fmt: skip
-def test_a_cell_that_is_ambiguous_is_left_out_and_both_folders_named(
-    tmp_path, seed, settings, problem
-):
+def test_a_cell_that_is_ambiguous_is_left_out_and_both_folders_named(tmp_path, more, problem):
     sweep = tmp_path / "mine"
     write_sweep(sweep, {"add": [0.5, 0.6]})
-    own = {"fusion": "concat", "sweep_id": "mine"}
+    own = {"fusion": "concat", "sweep_id": "mine", "code": "old"}
     one = write_record(sweep, 0.6, **own)
-    other = write_record(sweep / "x", 0.8, seed=seed, fingerprint="x", settings=settings, **own)
+    other = write_record(sweep / "x", 0.8, **{"seed": 1, "fingerprint": "x", **own, **more})
     runs, (line,) = collect(sweep)
     assert runs["fusion"].tolist() == ["add", "add"]
     assert line.startswith(f"{one} and {other}: {problem}")

@@ -64,7 +64,6 @@ def curves_of(runs):
 
 
 def draw_all(runs):
-    """Every figure by its name."""
     comparisons, _ = compare(runs, Criteria())
     keys = comparisons[CELL].itertuples(index=False, name=None)
     confusions = {key: np.array([[1.5, -1.5], [np.nan, np.nan]]) for key in keys}
@@ -79,7 +78,6 @@ def draw_all(runs):
 
 @pytest.fixture(scope="module")
 def drawn():
-    """The figures of two corpora with three seeds."""
     return draw_all(sweep())
 
 

@@ -36,7 +36,6 @@ SHORT = f"{HEADER}1,a,.5\n2,a,.6\n1,b,.7\n2,b,.9\n"
 
 @pytest.fixture
 def table(tmp_path):
-    """The path of ROWS as CSV."""
     ROWS.to_csv(path := tmp_path / "table.csv", index=False)
     return path
 
@@ -50,7 +49,6 @@ def written(folder, text, baseline="a"):
 
 
 def comparisons(folder):
-    """The rows of the report's table."""
     return pd.read_csv(folder / "out" / "tables" / "comparisons.csv").to_dict("records")
 
 

@@ -232,14 +232,6 @@ def test_the_report_chooses_the_metric_that_all_runs_have(folder, runs, tmp_path
     assert "within ±2 points" in posfuse_report(folder, "--out", tmp_path, *options)[0]
 
 
-def test_bits_that_are_no_number_leave_the_run_out(tmp_path):
-    for seed, bits in enumerate((2.5, -1.0, "much")):
-        write_record(tmp_path, 0.5, seed=seed, test={"accuracy": 0.5, "bits_per_byte": bits})
-    kept, problems = collect(tmp_path)
-    assert (len(kept), len(problems)) == (1, 2)
-    assert all("test.bits_per_byte is" in line for line in problems)
-
-
 def test_a_margin_is_kept_for_a_metric_of_the_same_unit():
     own = Criteria(margin=2, effect=3)
     assert criteria_for(own, METRICS["macro_f1"]).margin == 2

@@ -208,7 +208,6 @@ def test_what_a_reader_must_know_is_a_note():
 
 
 def edges(found, key="scale"):
-    """The edge of each operator's best value."""
     best = found.cells.query("best")
     return dict(zip(best["fusion"], best[f"{key}_edge"], strict=True))
 
@@ -342,37 +341,23 @@ def test_without_validation_there_is_no_choice():
     assert [table.name for table in own_best_tables(scales, Criteria())] == ["by_scale"]
 
 
-@pytest.fixture(scope="module")
-def surface(tmp_path_factory):
+def test_a_gain_at_sqrt_d_that_is_due_to_scale_alone_is_visible_in_the_report(tmp_path):
     """Concat is far ahead at sqrt(d) = 4. With each at its best scale it is no better than add:
-    +1, -1 and 0 documents of 40. Returns the sweep's folder and what its report prints."""
-    root = tmp_path_factory.mktemp("scales") / "surface"
+    +1, -1 and 0 documents of 40."""
     accuracies = {
         ("add", 1): [0.6, 0.65, 0.625],
         ("add", "sqrt_d"): [0.2, 0.225, 0.25],
         ("concat", 1): [0.5, 0.5, 0.525],
         ("concat", "sqrt_d"): [0.625, 0.625, 0.625],
     }
+    root = tmp_path / "surface"
     for (fusion, scale), tests in accuracies.items():
         write_sweep(
             root, {fusion: tests}, variant=f"model.token_scale={scale}",
             settings={"model.token_scale": scale, "model.d_model": 16},
             validation={"accuracy": max(tests)},
         )  # fmt: skip
-    return root, posfuse_report(root, draw=True)[0]
-
-
-def test_the_command_takes_the_seeds_that_choose(surface, tmp_path):
-    root, text = surface
-    assert "(chosen by the same seeds that are tested)" in text
-    text, _ = posfuse_report(root, "--select-seeds", "0", "--out", tmp_path)
-    assert "(chosen by seed 0, tested with other seeds)" in text
-    best = pd.read_csv(tmp_path / "tables" / "best_scale.csv")
-    assert best["seeds"].tolist() == ["1 2"]
-
-
-def test_a_gain_at_sqrt_d_that_is_due_to_scale_alone_is_visible_in_the_report(surface):
-    root, text = surface
+    text, _ = posfuse_report(root, draw=True)
     table = text.split("own best scale")[1]
     assert all(part in table for part in ("+40.00", "+0.00", "undecided"))
     assert text.index("By token scale") < text.index("own best scale")
@@ -382,6 +367,10 @@ def test_a_gain_at_sqrt_d_that_is_due_to_scale_alone_is_visible_in_the_report(su
     assert 'id="figure-scale"' in page
     assert "‡" in page
     assert repeated(page) == []
+    assert "(chosen by the same seeds that are tested)" in text
+    text, _ = posfuse_report(root, "--select-seeds", "0", "--out", tmp_path / "out")
+    assert "(chosen by seed 0, tested with other seeds)" in text
+    assert pd.read_csv(tmp_path / "out/tables/best_scale.csv")["seeds"].tolist() == ["1 2"]
 
 
 def test_a_setting_with_one_value_keeps_its_comparison_beside_one_with_several(tmp_path):

@@ -97,15 +97,6 @@ def test_of_a_sweep_and_its_copy_inside_the_copy_is_left_out(tmp_path, variant):
     assert line.startswith(f"{root / 'backup' / run.relative_to(root)}: second record")
 
 
-def test_runs_of_two_versions_of_own_code_are_not_pooled(tmp_path):
-    for seed, code in enumerate(("old", "old", "new")):
-        write_record(tmp_path, 0.5, "mine", seed, code=code)
-    write_record(tmp_path, 0.5, "add", 0)
-    runs, (line,) = collect(tmp_path)
-    assert set(runs["fusion"]) == {"add"}
-    assert "one cell with two versions of your code" in line
-
-
 def test_a_result_that_is_not_the_one_asked_for_is_left_out_and_missing(tmp_path):
     """A run whose folder held another configuration's result, and a copied folder."""
     root = write_sweep(tmp_path / "sweep", {"add": [0.5, 0.5], "concat": [0.5]})
@@ -275,7 +266,6 @@ def test_the_family_of_the_first_run_is_kept_if_a_later_command_does_not_declare
     root = tmp_path / "mine"
     for seed, accuracies in enumerate(((0.5, 0.6, 0.7), (0.5, 0.7, 0.6), (0.6, 0.7, 0.7))):
         for fusion, accuracy in zip(("add", "concat", "mul"), accuracies, strict=True):
-            # The first family is that of the run that started first.
             started = f"2026-01-0{9 - seed}"
             run = write_record(root, accuracy, fusion, seed, started=started)
             declare(run, "[concat]" if seed else "[]")
@@ -468,6 +458,10 @@ def test_a_value_or_a_name_that_no_run_can_have_is_one_line(sweep):
         *(({key: value}, key) for key, value in BAD_VALUES.items()),
         ({"lengths": below[0]}, "settings.data.max_len is None, not a whole number above 0"),
         ({"lengths": below[1]}, "lengths.80.documents is 'many', not a whole number above 0"),
+        *(({"lengths": {"80": {"accuracy": wrong}}}, f"lengths.80.accuracy is {wrong!r}, not a ")
+          for wrong in ("high", 1.5, None)),
+        *(({"test": {"accuracy": 0.5, "bits_per_byte": bits}}, f"test.bits_per_byte is {bits!r}, ")
+          for bits in (-1.0, "much")),
         *(({"settings": record["settings"] | {key: value}}, f"{path}: settings.{key} is ")
           for key, bad in BAD_SETTINGS.items() for value in bad),
         *(({key: name}, f"{path}: {key} is {name!r}, not a name of letters, digits and _.-; the "

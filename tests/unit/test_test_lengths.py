@@ -86,24 +86,6 @@ def test_a_tasks_strings_have_exactly_the_length_and_are_kept_on_disk(tmp_path) 
 LENGTHS = {"80": {"accuracy": 0.75, "loss": 0.5, "documents": 40}}
 
 
-def test_the_table_of_runs_has_the_accuracies_by_length(tmp_path) -> None:
-    root = tmp_path / "sweep"
-    write_record(root, 0.9, "add", lengths=LENGTHS, settings={"data.max_len": 16})
-    write_record(root, 0.8, "concat")
-    runs, problems = collect(root)
-    assert not problems
-    found = runs.set_index("fusion")
-    assert found.loc["add", "lengths.80.accuracy"] == 0.75
-    assert found.loc["add", "lengths.80.documents"] == 40
-    assert np.isnan(found.loc["concat", "lengths.80.accuracy"])
-    for wrong in ("high", 1.5, None):
-        write_record(root, 0.9, f"mul_{wrong}", lengths={"160": {"accuracy": wrong}})
-    runs, problems = collect(root)
-    assert set(runs["fusion"]) == {"add", "concat"}
-    assert len(problems) == 3
-    assert all("lengths.160.accuracy is " in line for line in problems)
-
-
 def test_a_run_is_finished_only_with_its_predictions_by_length(corpus, tmp_path) -> None:
     cfg = small_config(corpus, "data.max_len=6", "data.test_lengths=[8]")
     (tmp_path / "checkpoints").mkdir()
