@@ -107,7 +107,6 @@ def test_a_hostile_multirun_file_shows_no_environment_variable(key, value, tmp_p
     [
         ("seed: x", "", ""),
         ("seed: null", "", ""),
-        ("seed: [1]", "", ""),
         ("", "", ""),
         ("seed: 0\ndata: [1]", "", ""),
         ("seed: 0\nsweep: [1]", "", ""),
@@ -123,13 +122,13 @@ def test_a_multirun_file_that_is_no_sweeps_is_one_line(tmp_path, values, task, p
     (tmp_path / "multirun.yaml").write_text(f"{hydra}\n{values}\n")
     error = refusal(read_multirun, tmp_path)
     assert error.startswith(f"{tmp_path}/multirun.yaml: not a sweep's settings ({problem}")
+    assert error.endswith("); remove it, and run the command of the sweep or the study again")
 
 
 def test_a_config_is_read_without_its_code(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "config.yaml").write_text(
-        "data: {name: a, corpus: {_target_: os.mkdir, path: ran}}\nencoding: {name: b}\n"
-    )
+    corpus = "{_target_: os.mkdir, path: ran}"
+    Path("config.yaml").write_text(f"data: {{name: a, corpus: {corpus}}}\nencoding: {{name: b}}\n")
     assert configs.read_config(tmp_path).data.corpus["_target_"] == "os.mkdir"
     assert not Path("ran").exists()
 

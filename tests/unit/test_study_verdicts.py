@@ -8,14 +8,13 @@ import pytest
 from scipy import stats
 from statsmodels.stats.power import TTestPower
 
-from posfuse.evidence.metric import ACCURACY, BITS_PER_BYTE, EXACT_MATCH, MACRO_F1
+from posfuse.evidence.metric import ACCURACY, EXACT_MATCH, MACRO_F1
 from posfuse.statistics.comparisons import seeds_for_equivalence
-from posfuse.study import arm_figures, forecast, results_by_arm, results_page, tables
-from posfuse.study.arm_sweep import ArmSweep
+from posfuse.study import arm_figures, results_by_arm, results_page, tables
 from posfuse.study.looks import deltas, progress, seeds_to_decide
 from posfuse.study.plan import Choice
 from posfuse.study.scores import outcomes, resolution
-from posfuse.study.spec import Assumed, Evaluation, Hypothesis, Tuning
+from posfuse.study.spec import Evaluation, Hypothesis, Tuning
 from posfuse.study.stages import Stages
 from study_runs import plan_of, small_study, study_runs
 
@@ -71,7 +70,6 @@ def test_fewer_bits_per_byte_are_less():
     table = results_by_arm.arms_table(plan_of(study), runs)
     assert table.columns[:3] == ["arm", "test bits per byte", "beyond"]
     assert table.rows[0][:3] == ["add", "2.3000 ± 0.0816 (4)", "3.3000 ± 0.0816 (4)"]
-    assert "bits per byte" in tables.verdict_table(study, state).caption
     caption = results_page.hypotheses(state.verdicts, study).get_suptitle()
     assert ", or of its mean beyond the trained length;" in " ".join(caption.split())
 
@@ -115,11 +113,12 @@ def test_each_arm_has_the_chance_and_the_resolution_of_its_own_corpus():
     [("accuracy", 20, "chance"), ("macro_f1", 20, "chance"), ("exact_match", 0, "0 %"),
      ("bits_per_byte", 8, "8 bits per byte")],
 )  # fmt: skip
-def test_the_caption_says_what_a_run_that_diverged_counts_as(metric, guess, words):
-    runs = study_runs(metric, add=[2.0, 2.0], concat=[2.0, None])
+def test_the_table_of_arms_says_what_a_run_that_diverged_counts_as(metric, guess, words):
+    runs = study_runs(metric, best=2, add=[2.0, 2.0], concat=[2.0, None])
     study = small_study(metric=metric)
-    caption = results_by_arm.arms_table(plan_of(study), runs).caption
-    assert f"A run that diverged counts as {words}. " in caption
+    table = results_by_arm.arms_table(plan_of(study), runs)
+    assert f"A run that diverged counts as {words}. " in table.caption
+    assert [row[-2:] for row in table.rows] == [["0", "100 % *"], ["1", "100 % *"]]
     assert outcomes(runs, study.measured)["concat"][1] == guess
 
 
@@ -154,25 +153,17 @@ def test_equal_differences_have_the_spread_of_one_document():
     expected = seeds_for_equivalence(limit, 1.0, 0.0, 0.05)
     assert seeds_to_decide(GAIN, [0.3] * 8, 0.05, resolution=0.5)[1] == expected
     runs = study_runs(add=[50.0] * 8, concat=[60.0] * 8).assign(test_documents=200)
-    study = replace(STUDY, hypotheses=[GAIN])
-    state = progress(study, runs)
-    (v,) = state.verdicts
+    (v,) = progress(replace(STUDY, hypotheses=[GAIN]), runs).verdicts
     assert (v.decision.n, v.all_seeds.n) == (4, 8)
     half = 0.5 / np.sqrt(8) * stats.t.isf(0.025, 7)
     assert (v.all_seeds.low, v.all_seeds.high) == pytest.approx((10 - half, 10 + half))
-    assert "All 8 seeds: +10.0 (95 % interval +9.6 to +10.4)." in tables.numbers(v, ACCURACY)
-    assert "+10.00 (+9.58 to +10.42), 8" in tables.verdict_table(study, state).rows[0]
 
 
-def test_the_first_look_needs_all_arms_and_only_its_seeds():
-    state = progress(STUDY, study_runs())
-    assert (state.next_arms, state.next_look) == (ARMS, 4)
-    assert [(v.verdict, v.seeds) for v in state.verdicts] == [("undecided", None)] * 2
-    assert not state.is_finished
-
-
-def test_a_decided_hypothesis_needs_no_more_runs():
+def test_a_look_needs_the_arms_of_hypotheses_that_are_not_decided():
     """The gain is clear at once; the position's part is noise, so its four arms continue."""
+    state = progress(STUDY, study_runs())
+    assert (state.next_arms, state.next_look, state.is_finished) == (ARMS, 4, False)
+    assert [(v.verdict, v.seeds) for v in state.verdicts] == [("undecided", None)] * 2
     noise = np.array([0.0, 8, -9, 3])
     runs = study_runs(
         add=[50] * 4, concat=[70, 70.1, 69.9, 70], add_none=[40] * 4, concat_none=60 + noise
@@ -202,69 +193,12 @@ def test_verdicts(expects, verdicts):
         assert [v.verdict for v in state.verdicts] == [verdict]
 
 
-def test_a_refuted_hypothesis_names_the_side_that_is_worse():
-    lower = [30, 30.1, 29.9, 30]
-    runs = study_runs(add=[50] * 4, concat=lower, add_none=[9] * 4, concat_none=[9] * 4)
-    gain, part = progress(STUDY, runs).verdicts
-    assert tables.numbers(gain, ACCURACY).startswith("concat is behind add by 20.0 points")
-    assert tables.numbers(gain, BITS_PER_BYTE).startswith("concat is ahead of add by 20.0")
-    of_part = "(concat - add) is below (concat_none - add_none) by 20.0 points"
-    assert tables.numbers(part, ACCURACY).startswith(of_part)
-
-
-def test_the_tables_show_choices_convergence_and_budgets():
-    runs = study_runs(best=2, add=[50] * 4, concat=[70, 70.1, 69.9, None])
-    study = replace(STUDY, hypotheses=[GAIN])
-    plan = plan_of(study, concat=Choice({"optim.lr": 0.01}, 61.0, ["optim.lr"]))
-    (row,) = results_by_arm.arms_table(plan, runs).rows
-    assert row == ["concat", "optim.lr=0.01‡", "61.00", "57.50 ± 25.00 (4)", "1", "100 % *"]
-    assert "not finished" in tables.headline(progress(study, study_runs()))
-    assert results_by_arm.budget_table(plan) is None
-    tuned = plan_of(study, a=Choice({}, 3.0, [], [1.0, 2.0, 6.0]))
-    rows = results_by_arm.budget_table(tuned).rows
+def test_expected_results_by_budget_are_for_trials_that_are_random_draws():
+    plan = plan_of(STUDY, a=Choice({}, 3.0, [], [1.0, 2.0, 6.0]))
+    rows = results_by_arm.budget_table(plan).rows
     assert rows == [["a", "3.00", "4.67", "6.00"]]  # the second is the mean of 2, 6 and 6
-    searched = replace(study, tuning=Tuning(method="tpe"))
-    assert results_by_arm.budget_table(replace(tuned, study=searched)) is None  # no random draws
-
-
-def test_the_forecast_counts_runs():
-    assert forecast.numbers_of_runs(STUDY) == (0, 16, 32)
-    lines = forecast.forecast(STUDY, seconds=90.0)
-    assert lines[:2] == [
-        "testing: at least 16 runs, about 0.4 core hours",
-        "         at most 32 runs, about 0.8 core hours",
-    ]
-    assert sum("true difference 3: supported in" in line for line in lines) == 2
-    less = replace(STUDY, hypotheses=[replace(GAIN, expects="less")])
-    assert any("difference -3: supported in" in line for line in forecast.forecast(less, None))
-
-
-@pytest.mark.parametrize(
-    ("arm", "than", "minus", "factor"),
-    [
-        ("concat", "add", [], 1),
-        ("concat", "add", ["concat_none", "add_none"], np.sqrt(2)),
-        (["concat", "concat_none"], ["add", "add_none"], [], np.sqrt(1 / 2)),
-        (["concat", "concat_none"], "add", [], np.sqrt(3 / 4)),
-        ("concat", "add", ["concat", "concat_none"], np.sqrt(3 / 2 - 1 / 2)),  # concat cancels
-    ],
-)
-def test_the_spread_of_a_forecast_follows_from_the_weights(arm, than, minus, factor):
-    """In units of the spread of a difference of two arms."""
-    h = Hypothesis("h", "t", arm, than, "greater", minus, 1.0)
-    study = small_study(assumed=Assumed(3.0, 4.0))
-    assert study.expected_spread(h) == pytest.approx(4 * factor)
-
-
-def test_bags_of_words_are_averaged_by_task():
-    bags = pd.DataFrame({"arm": [*"abb"], "seed": [0, 0, 1], "bag_of_words": [50, 50, 40]})
-    bags["bag_with_ends"] = [70, 70, 60]
-    settings = {"data": "parity", "data.max_len": 40, "data.batch_size": 8}
-    arms = {"a": {}, "b": {"data.max_len": 80, "data.batch_size": 4}}
-    study = replace(STUDY, arms=arms, settings=settings)
-    assert results_by_arm.bags_table(study, bags).rows == [
-        ["parity max_len=40", "50.00", "70.00"], ["parity max_len=80", "45.00", "65.00"]
-    ]  # fmt: skip
+    searched = replace(STUDY, tuning=Tuning(method="tpe"))
+    assert results_by_arm.budget_table(replace(plan, study=searched)) is None
 
 
 def test_a_corpus_and_an_operator_of_the_base_are_those_of_the_runs():
@@ -293,37 +227,6 @@ def test_accuracy_by_test_length_as_lines():
     assert [[20, 85], [40, 55]] in lines
     assert [[20, 70], [40, 40]] in lines
     assert {text.get_text() for text in axis.texts} == {"add", "none encoding=tupe"}
-
-
-@pytest.mark.parametrize(
-    ("changes", "fewest"),
-    [({}, 5), ({"base": "mine"}, 30), ({"base": "mine", "settings": {"trainer.evaluations": 6}}, 6),
-     ({"tuning": Tuning(grid={"trainer.evaluations": [7, 8]}, seeds=[9])}, 7),
-     ({"settings": {"trainer.limit_batches": 50}}, 5)],
-)  # fmt: skip
-def test_the_cpu_time_of_a_run_follows_from_two_short_ones(changes, fewest, tmp_path, monkeypatch):
-    """By hand: 2 s and 0.1 s a batch, 100 batches, a test of 1 s, 2 threads: (2 + 10 + 1) x 2. The
-    short run has a batch for each evaluation of an epoch."""
-    settings = {"data.batch_size": 4, "data.eval_batch_size": 4, "trainer.evaluations": 1}
-    documents = {"train": 400, "validation": 4, "test": 4}
-    record = {"documents": documents, "settings": settings, "host": {"threads": 2}}
-
-    class Timed(ArmSweep):
-        def run(self, arms, seeds, extra):
-            assert seeds == [8]
-            self.limits = {arm: own["trainer.limit_batches"] for arm, own in self.values.items()}
-            assert set(self.limits.values()) == {fewest, fewest + 20}
-
-        def results(self, arms, seeds):
-            times = {arm: {"fit": 2 + 0.1 * n, "test": 1} for arm, n in self.limits.items()}
-            return {(arm, 8): record | {"seconds": seconds} for arm, seconds in times.items()}
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(forecast, "ArmSweep", Timed)
-    (tmp_path / "mine.yaml").write_text("trainer: {evaluations: 30}")
-    study = small_study(searchpath=[str(tmp_path)], **changes)
-    seconds = 2 + 0.1 * study.settings.get("trainer.limit_batches", 100) + 1
-    assert forecast.cpu_seconds_per_run("mine", study, []) == pytest.approx(2 * seconds)
 
 
 def test_the_figure_of_ratios_has_one_mark_per_run():
