@@ -1,19 +1,24 @@
-"""Failures of runs: their records, what a sweep prints, and how it ends."""
+"""Failures of runs: their messages and records, what a sweep prints, and how it ends."""
 
+import errno
 import importlib
 import pickle
 import signal
 import sys
 
 import pytest
+import torch
 from omegaconf import OmegaConf
 from omegaconf.errors import ConfigAttributeError
 
-from posfuse.errors import ConfigError, Diverged, InputError
+from posfuse.errors import NO_MEMORY, ConfigError, Diverged, lacks_memory, reason
 from posfuse.process import signals
-from posfuse.runs import records
+from posfuse.runs import hydra_errors, records
+from posfuse.runs.checks import checked
 from posfuse.runs.multirun import write_multirun
 from posfuse.sweeps.failures import FAIL_FAST, Ending, message_of, record_failure, report, retry
+from refusals import refusal
+from small_runs import composed
 
 OLD, RUN, OTHER = (f"data/encoding/fusion/seed={seed}" for seed in range(3))
 
@@ -66,8 +71,8 @@ def test_a_sweep_ends_as_its_new_failures_say(sweep, tmp_path):
 def test_runs_that_fail_for_one_reason_are_listed_together(sweep, tmp_path, capsys):
     config, ending = sweep
     reasons = {OLD: "no file"} | dict.fromkeys((RUN, OTHER), "KeyError; see {}/train.log")
-    for run, reason in reasons.items():
-        record_failure(reason.format(tmp_path / run), tmp_path / run, [run[-6:]], "failed")
+    for run, text in reasons.items():
+        record_failure(text.format(tmp_path / run), tmp_path / run, [run[-6:]], "failed")
         report(tmp_path / run, tmp_path, fail_fast=False)
     first = f"KeyError; see {tmp_path / RUN}/train.log"
     printed = [f"failed: {OLD}: no file", f"failed: {RUN}: {first}"]
@@ -75,39 +80,32 @@ def test_runs_that_fail_for_one_reason_are_listed_together(sweep, tmp_path, caps
     with pytest.raises(SystemExit) as end:
         ending.on_multirun_end(config)
     assert end.value.code.splitlines()[1:] == [
-        "  posfuse train seed=0",
-        "    no file",
-        "  posfuse train seed=1",
-        "  posfuse train seed=2",
-        f"    {first}",
-    ]
+        "  posfuse train seed=0", "    no file",
+        "  posfuse train seed=1", "  posfuse train seed=2", f"    {first}",
+    ]  # fmt: skip
     Ending(str(tmp_path)).on_multirun_start(config)  # the next sweep prints its failures again
     report(tmp_path / OLD, tmp_path, fail_fast=False)
     assert capsys.readouterr().err.splitlines() == printed[:1]
 
 
-def test_a_sweep_of_a_study_does_not_say_what_to_type_next(sweep, capsys):
-    config, _ = sweep
-    ending = Ending(config.hydra.sweep.dir, is_of_study=True)
-    ending.on_multirun_start(config)
-    ending.on_multirun_end(config)
-    assert "next: " not in capsys.readouterr().out
-
-
-def test_a_study_counts_runs_that_diverged_and_does_not_list_them(sweep, tmp_path):
+def test_a_study_counts_runs_that_diverged_and_lists_neither_them_nor_a_next_step(
+    sweep, tmp_path, capsys
+):
     config, ending = sweep
     record_failure("the loss is not finite", tmp_path / RUN, ["seed=1"], Diverged.kind)
     with pytest.raises(SystemExit, match="posfuse train seed=1"):
         ending.on_multirun_end(config)
-    ending.is_of_study = True
-    ending.on_multirun_end(config)
+    of_study = Ending(str(tmp_path), is_of_study=True)
+    of_study.before = ending.before
+    of_study.on_multirun_end(config)
+    assert "next: " not in capsys.readouterr().out
     record_failure("broken", tmp_path / OTHER, ["seed=2"], "failed")
     with pytest.raises(SystemExit, match="1 of 3 runs failed") as end:
-        ending.on_multirun_end(config)
+        of_study.on_multirun_end(config)
     assert "seed=1" not in end.value.code
     OmegaConf.update(config, FAIL_FAST, True)  # it has ended the sweep
     with pytest.raises(SystemExit, match="posfuse train seed=1"):
-        ending.on_multirun_end(config)
+        of_study.on_multirun_end(config)
 
 
 def test_a_sweep_does_not_report_the_failures_of_another_command_in_its_folder(
@@ -165,13 +163,17 @@ def test_nothing_is_stopped_if_every_other_run_is_done(sweep, tmp_path, monkeypa
         ending.on_multirun_end(config)
 
 
-def test_an_error_is_one_line(tmp_path):
+def test_an_error_is_one_line_and_not_that_of_an_earlier_handled_error(tmp_path):
+    after = [RuntimeError("the reason"), RuntimeError("the reason")]
+    after[0].__context__ = ConfigError("data.x: handled")  # without "from", as in libraries
+    after[1].__context__ = ConfigAttributeError("handled")
     for error, line in (
         (ConfigError("seed: wrong"), "seed: wrong"),
         (Diverged("at step 3"), "at step 3"),
         (OSError(28, "disk full"), f"{tmp_path}: disk full; fix this and retry; "),
         (OSError(28, "disk full", "a.npy"), "a.npy: disk full; fix this and retry; "),
         (KeyError("x"), f"KeyError: 'x'; see the traceback in {tmp_path}/train.log"),
+        *((error, "RuntimeError: the reason; see ") for error in after),
     ):
         assert message_of(error, tmp_path).startswith(line)
 
@@ -185,13 +187,45 @@ def test_an_unexpected_error_has_the_line_of_the_users_own_code(tmp_path, own_mo
     assert f": Expecting value: {place}" in message_of(error, tmp_path)
 
 
-def test_the_message_is_not_that_of_an_earlier_handled_error(tmp_path):
-    for earlier in (ConfigError("data.x: handled"), ConfigAttributeError("handled")):
-        error = RuntimeError("the reason")
-        error.__context__ = earlier  # without "from", as in libraries
-        assert message_of(error, tmp_path).startswith("RuntimeError: the reason; see ")
-
-
 def test_a_failure_that_cannot_be_written_still_has_its_message(tmp_path):
-    with pytest.raises(InputError, match=r"^broken$"):
-        record_failure("broken", tmp_path / "absent", [], "failed")
+    assert refusal(record_failure, "broken", tmp_path / "absent", [], "failed") == "broken"
+
+
+def torchs_error():
+    with pytest.raises(RuntimeError) as raised:
+        torch.empty(2**60, dtype=torch.uint8, device="cpu")
+    return raised.value
+
+
+FULL = [
+    MemoryError(),
+    OSError(errno.ENOMEM, "Cannot allocate memory"),
+    ImportError("libtorch_cpu.so: failed to map segment from shared object"),
+    torchs_error(),
+    torch.OutOfMemoryError("CUDA out of memory"),
+]
+
+
+@pytest.mark.parametrize("error", FULL, ids=[type(error).__name__ for error in FULL])
+def test_every_error_of_memory_has_one_message(error, tmp_path):
+    assert message_of(error, tmp_path) == hydra_errors.line_of(error) == NO_MEMORY
+
+
+def test_other_errors_get_their_own_message():
+    # oneDNN gives this message for any error of a kernel.
+    others = [RuntimeError("could not create a primitive"), OSError(errno.ENOSPC, "x")]
+    assert not any(map(lacks_memory, others))
+
+
+def test_a_cause_of_itself_ends():
+    one, other = ValueError("first"), ValueError("second")
+    one.__cause__, other.__cause__ = other, one
+    assert reason(one) == "first"
+    other.__cause__ = other
+    assert reason(other) == "second"
+
+
+def test_a_module_that_runs_out_of_memory_is_not_an_import_error(own_module):
+    own_module("hungry_operator", "raise MemoryError")
+    with pytest.raises(MemoryError):
+        checked(composed("fusion._target_=hungry_operator.Operator"))
