@@ -1,10 +1,12 @@
-"""Overrides on both sides of the options of posfuse train."""
+"""The arguments of posfuse train: overrides around options, and folders of config files."""
 
 import re
 
 import pytest
 
+from posfuse.config import CONF_DIR
 from posfuse.process.arguments import check_protocol, overrides_first
+from posfuse.process.config_folders import check_config_folders, config_folder, split_searchpath
 from refusals import refusal
 
 # Forms of a command, and the arguments that Hydra's parser gets.
@@ -47,14 +49,59 @@ def test_a_key_that_is_given_twice_is_refused(given):
     assert re.match(r"\S+: given twice \(\S+ and \S+\); give it once", line)
 
 
-def test_a_protocol_without_a_file_is_refused(tmp_path):
-    """Hydra would train with other settings than the user asked for."""
-    for name in ("imbd", "quickstart/imbd", "mine"):
-        line = refusal(check_protocol, name, [])
-        assert line == f"protocol: no {name!r}; use one of agnews, arxiv, imdb"
-    (tmp_path / "protocol").mkdir()
-    (tmp_path / "protocol" / "mine.yaml").touch()
-    for name, folders in (("mine", [str(tmp_path)]), ("mine", ["pkg://a.b"])):
-        check_protocol(name, folders)
-    for name in ("null", "imdb", "quickstart/listops"):
+def test_a_protocol_is_not_checked_if_a_folder_of_config_files_is_an_address():
+    unknown = "protocol: no 'mine'; use one of agnews, arxiv, imdb"
+    assert refusal(check_protocol, "mine", []) == unknown
+    check_protocol("mine", ["pkg://a.b"])
+    for name in ("null", "quickstart/listops"):
         check_protocol(name, [])
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """The current folder, in which the folder `mine` has its own operator."""
+    (tmp_path / "mine/fusion").mkdir(parents=True)
+    (tmp_path / "mine/fusion/own.yaml").write_text("name: own")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_search_path_on_the_command_line():
+    given = ["a=1", "hydra.searchpath=[my_conf,'file:///b c']"]
+    assert split_searchpath(given) == (["my_conf", "file:///b c"], ["a=1"])
+    for wrong in ("my_conf", "[1]", "[a", ""):
+        found = refusal(split_searchpath, [f"hydra.searchpath={wrong}"])
+        assert "must be a list of folders, such as" in found
+
+
+@pytest.mark.parametrize(
+    "given", ["-cd {}", "-cd={}", "--config-dir {}", "--config-d={}", "hydra.searchpath=[{}]"]
+)
+def test_a_folder_that_does_not_exist_is_refused(given, here):
+    """Hydra only warns about a folder of hydra.searchpath, and trains without its files."""
+    key = "hydra.searchpath" if given.startswith("hydra") else "--config-dir"
+    wanted = f"{key}: no folder {here}/nope; name another folder"
+    assert refusal(check_config_folders, given.format("nope").split()) == wanted
+    for folder in ("mine", here / "mine", *(["s3://a/b"] if "[" in given else [])):
+        check_config_folders([*given.format(folder).split(), "seed=1"])
+
+
+def test_other_options_name_no_folder(here):
+    options = ["--config-name", "nope", "-cd", "mine", "-m", "--cfg", "job"]
+    check_config_folders(["fusion=own", *options])
+
+
+def test_a_file_that_hydra_would_ignore_is_refused(here):
+    """The user would train posfuse's operator instead of the own one."""
+    (here / "mine/study").mkdir()
+    (here / "mine/study/demo.yaml").write_text("question: Why?")  # Hydra does not read studies
+    file = here / "mine/fusion/add.yaml"
+    file.write_bytes((CONF_DIR / "fusion/add.yaml").read_bytes())  # a copy changes nothing
+    check_config_folders(["-cd", "mine"])
+    file.write_text("{name: add, _target_: own.Add}")
+    wanted = (
+        "mine/fusion/add.yaml: Hydra reads posfuse's own conf/fusion/add.yaml instead; rename this "
+        "file, and its key name if it has one"
+    )
+    assert refusal(check_config_folders, ["hydra.searchpath=[mine]"]) == wanted
+    assert refusal(config_folder, "searchpath", here, "mine") == f"{here}/{wanted}"
