@@ -31,8 +31,6 @@ def read(root: Path):
     return [*parts["train"].texts()], parts["train"].labels.tolist(), names
 
 
-# What is refused
-
 ROWS = [{"text": "some words", "label": "pos"}, {"text": "other", "label": "neg"}]
 PLAIN = "".join(json.dumps(row) + "\n" for row in ROWS)
 FIELDS = "and the header differ in their number of fields"
@@ -61,21 +59,13 @@ REFUSED = {
     "tsv, a tab in a text": ("text\tlabel\na\tb\tx\n", f"line 2 {FIELDS} (3 and 2); {OF_TABS}"),
     "jsonl, a number": (f"{PLAIN}\n7\n", f"line 4 {NO_OBJECT} (it is 7); {ONE_LINE}"),
     "jsonl, cut": (PLAIN + '{"text": "hal', f"line 3 {NO_OBJECT} ({OPEN}); {ONE_LINE}"),
-    "jsonl, two keys": (
-        PLAIN + '{"text": 1, "text": 2}',
-        f"line 3 {NO_OBJECT} ({TWICE}); {ONE_LINE}",
-    ),
+    "jsonl, two keys": (PLAIN + '{"text": 1, "text": 2}',
+                        f"line 3 {NO_OBJECT} ({TWICE}); {ONE_LINE}"),
     "jsonl, half a character": (PLAIN + '{"text": "a\\ud800"}', f"line 3 has '\\ud800', {HALF}"),
-    "jsonl, a long integer": (
-        PLAIN + "1" * 5_000,
-        f"line 3 {NO_OBJECT} (Exceeds the limit (4300 digits) for integer ",
-    ),
-    "jsonl, Latin-1": (
-        PLAIN.encode() + b'{"text": "\xe9"}\n',
-        "line 3 is not UTF-8; save the file",
-    ),
+    "jsonl, a long integer": (PLAIN + "1" * 5_000, f"line 3 {NO_OBJECT} (Exceeds the limit (4300 "),
+    "jsonl, Latin-1": (PLAIN.encode() + b'{"text": "\xe9"}\n', "line 3 is not UTF-8; save the "),
     "jsonl, empty": ("\n", EMPTY),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -105,9 +95,6 @@ def test_lack_of_memory_is_not_reported_as_a_bad_file(tmp_path, monkeypatch, end
         monkeypatch.setattr(module, name, no_memory)
     with pytest.raises(MemoryError):
         file_source(write(tmp_path, PLAIN, end) / f"train.{end}")
-
-
-# What is read
 
 
 def test_words_quotes_commas_and_lines_are_read_as_they_stand(tmp_path) -> None:

@@ -21,15 +21,13 @@ from small_records import write_failure
 DEEP = 100_000
 LAUGHS = [f"l{i + 1}: &l{i + 1} [*l{i}, *l{i}]" for i in range(40)]
 REFERENCES = [f"l{i + 1}: ${{l{i}}}${{l{i}}}" for i in range(40)]
+TABLES = [f"l{i + 1}: ['${{l{i}}}', '${{l{i}}}']" for i in range(40)]
+ESCAPED = [line.replace("$", "\\x24").replace(": ", ': "') + '"' for line in REFERENCES]
 YAML = {
     "aliases": "\n".join(["l0: &l0 [a]", *LAUGHS]),
     "interpolations": "\n".join(["l0: aaaaaaaa", *REFERENCES]),
-    "nested tables": "\n".join(
-        ["l0: [a]", *(f"l{i + 1}: ['${{l{i}}}', '${{l{i}}}']" for i in range(40))]
-    ),
-    "escaped interpolations": "\n".join(
-        ["l0: a", *(line.replace("$", "\\x24").replace(": ", ': "') + '"' for line in REFERENCES)]
-    ),
+    "nested tables": "\n".join(["l0: [a]", *TABLES]),
+    "escaped interpolations": "\n".join(["l0: a", *ESCAPED]),
     "lists in lists": "a: " + "[" * DEEP + "]" * DEEP,
     "an integer": "seed: " + "1" * 100_000,
     "base 60": "seed: 1" + ":59" * 100_000,
@@ -77,16 +75,12 @@ def test_a_record_that_posfuse_cannot_have_written_is_one_line(name, tmp_path):
     assert len(message) < len(str(path)) + 200
     assert records.read_json(path) == {}
     write(tmp_path / "failure.json", JSON[name])
-    assert (
-        records.read_failure(tmp_path)["message"] == "the run failed, but failure.json is damaged"
-    )
+    found = records.read_failure(tmp_path)["message"]
+    assert found == "the run failed, but failure.json is damaged"
 
 
 def test_what_is_written_is_read(tmp_path):
-    content = {
-        "a": [1, -2.5, "é\ud83d\ude00".encode("utf-16", "surrogatepass").decode("utf-16")],
-        "b": {"c": None},
-    }
+    content = {"a": [1, -2.5, "é\U0001f600"], "b": {"c": None}}
     records.write_json(tmp_path / "a.json", content)
     assert untrusted.read_json(tmp_path / "a.json") == content
     content = {"a": [1, "é"], "b": "${a}", "c": "-" * 120, "d": "0" * 120}
