@@ -187,7 +187,7 @@ class Typed(Add):
         super().__init__(d_model)
 
 class Flagged(Add):
-    def __init__(self, d_model, flag: bool = False):
+    def __init__(self, d_model, flag: bool | None = False):
         super().__init__(d_model)
 
 class Open(Add):
@@ -223,18 +223,16 @@ def test_arguments_of_ones_own_class_may_lack_annotations(own, message, own_modu
         build_parts(checked(composed(*given)))
 
 
-def test_a_number_written_as_text_is_a_number() -> None:
-    cfg = checked(composed("fusion=mlp", 'fusion.hidden="64"'))
-    assert cfg.fusion["hidden"] == 64
-    assert cfg == checked(composed("fusion=mlp", "fusion.hidden=64"))
-
-
 def test_a_null_argument_of_ones_own_class_is_passed_on(own_module) -> None:
-    code = "from posfuse.model.fusion import Add\nclass Own(Add):\n"
-    code += "    def __init__(self, d_model, bias: bool | None = True):\n        ..."
-    own_module("own_null", code)
-    cfg = checked(composed("fusion._target_=own_null.Own", "+fusion.bias=null"))
-    assert cfg.fusion["bias"] is None
+    own_module("own_arguments", OWN)
+    cfg = checked(composed("fusion._target_=own_arguments.Flagged", "+fusion.flag=null"))
+    assert cfg.fusion["flag"] is None
+
+
+def test_a_number_written_as_text_is_a_number() -> None:
+    text, number = (checked(composed("fusion=mlp", f"fusion.hidden={n}")) for n in ('"64"', "64"))
+    assert text == number
+    assert text.fusion["hidden"] == 64
 
 
 def test_the_config_reference_and_the_schemas_are_current() -> None:
@@ -247,8 +245,8 @@ def test_the_config_reference_and_the_schemas_are_current() -> None:
 
 def test_a_plain_runs_folder_names_its_cell_and_seed() -> None:
     overrides = "data=x fusion=add seed=3 logger=none hydra/launcher=parallel experiment=quickstart"
-    overrides = [*overrides.split(), "output_dir=/elsewhere", "trainer.progress=none"]
-    overrides.append("data.path=/elsewhere/texts")  # the record has their digest
+    more = "output_dir=/elsewhere trainer.progress=none data.path=/elsewhere/texts"
+    overrides = [*overrides.split(), *more.split()]
     assert run_folder("x", "sinusoidal", "add", 3, overrides) == "x/sinusoidal/add/seed=3"
     assert run_folder("x", "y", "z", 0, ["optim.lr=0.1"]) == "x/y/z/optim.lr=0.1/seed=0"
     for place in ("host.path=/here/bert", "+host.path=/bert", "++host.path=/there/bert"):
@@ -267,10 +265,8 @@ def test_folders_have_valid_names_and_different_overrides_different_folders(one,
     for folder, overrides in zip(folders, (one, two), strict=True):
         parts = folder.split("/")
         assert len(parts) == (5 if overrides else 4)
-        for part in parts:
-            assert 0 < len(part.encode()) <= 255
-            assert part not in (".", "..")
-            assert re.fullmatch(r"[A-Za-z0-9._=+-]+", part)
+        assert all(re.fullmatch(r"[A-Za-z0-9._=+-]{1,255}", part) for part in parts)
+        assert not {".", ".."} & {*parts}
 
 
 @pytest.mark.parametrize("pair", [("a/b", "a,b"), ("a=b", "a b"), ("[1,2]", "[1/2]"), ("A", "Å")])
@@ -287,10 +283,7 @@ def test_every_setting_is_in_the_fingerprint_unless_it_is_neutral() -> None:
         changed = deepcopy(cfg)
         *parents, last = key.split(".")
         node = reduce(lambda n, k: n[k] if isinstance(n, dict) else getattr(n, k), parents, changed)
-        if isinstance(node, dict):
-            node[last] = "changed"
-        else:
-            setattr(node, last, "changed")
+        (node if isinstance(node, dict) else vars(node))[last] = "changed"
         assert (fingerprint(changed) == fingerprint(cfg)) == is_neutral(key), key
 
 

@@ -23,14 +23,8 @@ from recipes import TOP, blocks
 from small_runs import composed
 from variants import ENCODINGS, OPERATORS
 
-PAGES = [
-    TOP / "README.md",
-    TOP / "CONTRIBUTING.md",
-    TOP / "CHANGELOG.md",
-    TOP / "multirun" / "README.md",
-    TOP / "notebooks" / "README.md",
-    *sorted((TOP / "docs").rglob("*.md")),
-]
+OWN = ("README", "CONTRIBUTING", "CHANGELOG", "multirun/README", "notebooks/README")
+PAGES = [*(TOP / f"{name}.md" for name in OWN), *sorted((TOP / "docs").rglob("*.md"))]
 HTML = sorted((TOP / "docs").rglob("*.html"))
 NOTEBOOKS = sorted((TOP / "notebooks").glob("*.ipynb"))
 PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]

@@ -30,42 +30,21 @@ def slow_but(usual, names):
 
 # The authors' settings, from their notebooks. Of the quickstart, which is sized by time, these too.
 COMMON = {
-    "model.activation": "gelu",
-    "model.norm_first": False,
-    "model.dropout": 0.1,
-    "model.token_scale": "sqrt_d",
-    "optim.name": "adamw",
-    "optim.weight_decay": 0.0,
-    "trainer.clip_norm": 1.0,
-    "trainer.patience": None,
-    "data.limit": None,
-}
+    "model.activation": "gelu", "model.norm_first": False, "model.dropout": 0.1,
+    "model.token_scale": "sqrt_d", "optim.name": "adamw", "optim.weight_decay": 0.0,
+    "trainer.clip_norm": 1.0, "trainer.patience": None, "data.limit": None,
+}  # fmt: skip
 SHORT = COMMON | {
-    "model.d_model": 256,
-    "model.n_heads": 8,
-    "model.n_layers": 4,
-    "model.d_ff": 1024,
-    "model.attention_dropout": None,
-    "optim.lr": 3e-4,
-    "trainer.max_epochs": 20,
-    "data.max_len": 512,
-    "data.batch_size": 64,
-    "data.vocabulary.max_size": 50_000,
-    "data.vocabulary.min_count": 2,
-    "data.drop_empty": False,
-}
+    "model.d_model": 256, "model.n_heads": 8, "model.n_layers": 4, "model.d_ff": 1024,
+    "model.attention_dropout": None, "optim.lr": 3e-4, "trainer.max_epochs": 20,
+    "data.max_len": 512, "data.batch_size": 64, "data.drop_empty": False,
+    "data.vocabulary.max_size": 50_000, "data.vocabulary.min_count": 2,
+}  # fmt: skip
 ARXIV = SHORT | {
-    "model.d_model": 128,
-    "model.n_layers": 2,
-    "model.d_ff": 256,
-    "model.activation": "relu",
-    "optim.name": "adam",
-    "trainer.clip_norm": None,
-    "trainer.patience": 4,
-    "trainer.min_delta": 1e-4,
-    "data.max_len": 4096,
-    "data.drop_empty": True,
-}
+    "model.d_model": 128, "model.n_layers": 2, "model.d_ff": 256, "model.activation": "relu",
+    "optim.name": "adam", "trainer.clip_norm": None, "trainer.patience": 4,
+    "trainer.min_delta": 1e-4, "data.max_len": 4096, "data.drop_empty": True,
+}  # fmt: skip
 QUICKSTART = COMMON | {"trainer.accelerator": "cpu", "trainer.threads": 1}
 EXPECTED = {
     ("quickstart", "bbc_article"): QUICKSTART,
@@ -145,7 +124,7 @@ def test_controls_are_in_no_primary_family():
 
 
 def test_the_scale_surface_gives_every_operator_the_same_scales_none_twice():
-    scales: dict[str, list[str]] = {}
+    scales = {}
     for cell in map(values, grid("scale_surface")):
         if cell["seed"] == "0":
             scales.setdefault(cell["fusion"], []).append(cell["model.token_scale"])
@@ -156,11 +135,12 @@ def test_the_scale_surface_gives_every_operator_the_same_scales_none_twice():
 
 
 def test_the_scale_surface_takes_another_corpus_small_enough_for_a_cpu():
-    quickstart = identity.settings(checked(composed("experiment=quickstart", "data=imdb")))
-    imdb = identity.settings(checked(composed("experiment=scale_surface", "data=imdb")))
-    assert imdb == quickstart
-    assert (imdb["data.corpus.id"], imdb["data.limit"]) == ("stanfordnlp/imdb", 2500)
-    assert imdb["data.max_len"] == 256
+    quickstart, imdb = (
+        identity.settings(checked(composed(f"experiment={name}", "data=imdb")))
+        for name in ("quickstart", "scale_surface")
+    )
+    sizes = {"data.corpus.id": "stanfordnlp/imdb", "data.limit": 2500, "data.max_len": 256}
+    assert imdb == quickstart == quickstart | sizes
 
 
 def test_every_string_of_the_positions_experiment_is_read_whole_in_2000_steps():
@@ -207,19 +187,16 @@ def test_every_cell_passes_the_checks_and_is_of_its_sweep(experiment):
 
 @pytest.mark.parametrize(("experiment", "data"), EXPECTED)
 def test_settings_are_the_papers(experiment, data):
-    cfg = checked(composed(f"experiment={experiment}", f"data={data}"))
-    expected = EXPECTED[experiment, data]
-    settings = identity.settings(cfg)
-    assert {key: settings[key] for key in expected} == expected
+    settings = identity.settings(checked(composed(f"experiment={experiment}", f"data={data}")))
+    assert settings == settings | EXPECTED[experiment, data]
 
 
 @pytest.mark.parametrize("data", ["agnews", "imdb", "arxiv"])
 def test_speed_fast_changes_the_precision_and_attentions_dropout_alone(data: str) -> None:
+    given = ["experiment=table1", f"data={data}"]
     exact, fast = (
-        identity.flatten(
-            OmegaConf.to_container(composed("experiment=table1", f"data={data}", *speed))
-        )
-        for speed in ((), ("speed=fast",))
+        identity.flatten(OmegaConf.to_container(composed(*given, *speed)))
+        for speed in ([], ["speed=fast"])
     )
     changed = {key: fast[key] for key in exact if fast[key] != exact[key]}
     assert changed == {"model.attention_dropout": 0.0, "trainer.precision": "fastest"}

@@ -308,19 +308,15 @@ def test_each_choice_is_composed_before_anything_runs(search, tmp_path):
     assert not [*tmp_path.iterdir()]
 
 
-@pytest.mark.parametrize(
-    ("name", "values", "allowed"),
-    [
-        ("n_trials", (0, -1, 1.5, "x", True), "1 or more"),
-        ("n_jobs", (0, 1.5), "1 or more"),
-        ("max_batch_size", (0,), "1 or more"),
-        ("seed", (-1, 2**32, 0.5), f"between 0 and {2**32 - 1}"),  # as Optuna's sampler needs it
-    ],
-)
-def test_a_number_out_of_its_range_is_one_line(search, name, values, allowed):
-    for value in values:
-        message = f"hydra.sweeper.{name}: must be {allowed} (got {value!r})"
-        assert refusal(search, LR, **{name: value}) == message
+def test_a_number_out_of_its_range_is_one_line(search):
+    counts, seeds = (0, -1, 1.5, "x", True), (-1, 2**32, 0.5)  # as Optuna's sampler needs them
+    for name, values, allowed in (
+        ("n_trials", counts, "1 or more"), ("n_jobs", counts, "1 or more"),
+        ("max_batch_size", (0,), "1 or more"), ("seed", seeds, f"between 0 and {2**32 - 1}"),
+    ):  # fmt: skip
+        for value in values:
+            line = f"hydra.sweeper.{name}: must be {allowed} (got {value!r})"
+            assert refusal(search, LR, **{name: value}) == line
 
 
 @pytest.mark.parametrize("is_over", [False, True])
