@@ -61,11 +61,8 @@ def test_the_report_of_a_study_follows_from_its_plan_and_rows(folder):
 
 def test_the_tables_of_the_demo_follow_from_its_plan_and_rows(tmp_path):
     formats.write_tables(studies.tables_of(studies.DEMO), tmp_path)
-    written, shown = (
-        {path.name: path.read_text() for path in folder.iterdir()}
-        for folder in (tmp_path, studies.DEMO / "tables")
-    )
-    assert shown == written
+    shown = {path.name: path.read_text() for path in (studies.DEMO / "tables").iterdir()}
+    assert shown == {path.name: path.read_text() for path in tmp_path.iterdir()}
 
 
 def test_every_folder_with_rows_has_a_page():
@@ -102,12 +99,11 @@ def _outcomes(study, runs):
     metric = study.get("metric", "accuracy")
     guess = 100 / runs["classes"].max() if metric == "accuracy" else 8.0
     values = {metric: runs[f"test_{metric}"], "beyond": _beyond(runs, metric)}
-    return {
-        name: runs.assign(value=own.where(~runs["diverged"], guess), unit=unit).pivot_table(
-            index="unit", columns="arm", values="value"
-        )
-        for name, own in values.items()
-    }
+    tables = {}
+    for name, own in values.items():
+        rows = runs.assign(value=own.where(~runs["diverged"], guess), unit=unit)
+        tables[name] = rows.pivot_table(index="unit", columns="arm", values="value")
+    return tables
 
 
 def _differences(h, tables):
@@ -119,11 +115,8 @@ def _differences(h, tables):
 
 def _beyond(runs, metric):
     """The mean of the results above max_len where each length is twice the one before."""
-    longer = {
-        int(name.rpartition("_")[2]): runs[name]
-        for name in runs
-        if re.fullmatch(rf"test_{metric}_at_\d+", name)
-    }
+    own = [name for name in runs if re.fullmatch(rf"test_{metric}_at_\d+", name)]
+    longer = {int(name.rpartition("_")[2]): runs[name] for name in own}
     lengths = sorted(n for n in longer if n > runs["max_len"].max())
     if not lengths:
         return runs[f"test_{metric}"] * np.nan
@@ -238,11 +231,8 @@ def long_study(tmp_path, monkeypatch):
         arms = {"add": {"fusion": "add"}, "gate": {"fusion": "gate_scalar_linear_start"}}
         arms |= {f"{arm}_none": {**own, "encoding": "none"} for arm, own in arms.items()}
         given = {"arm": "gate", "than": "add", "expects": "greater", "margin": 1} | hypothesis
-        study = small_study(
-            arms=arms,
-            testing=Evaluation("0-7", list(looks)),
-            hypotheses=[Hypothesis("gate_gains", "T.", **given)],
-        )
+        h, testing = Hypothesis("gate_gains", "T.", **given), Evaluation("0-7", list(looks))
+        study = small_study(arms=arms, testing=testing, hypotheses=[h])
         freeze(study, {arm: Choice({}) for arm in arms}, {}, tmp_path / name)
         results = {arm: [60 + i * n % 5 / 10 for n in range(seeds)] for i, arm in enumerate(arms)}
         runs = study_runs(**results).assign(max_len=1024, classes=13, test_documents=1000)
@@ -310,7 +300,7 @@ def test_the_figure_is_drawn_with_texts_of_the_same_length(long_study, tmp_path)
 
 
 def test_answers_without_order_are_counted_over_ties():
-    """By hand: b is most frequent; a and b tie; c does not occur; no letter at all."""
+    """b is most frequent; a and b tie; c does not occur; no letter at all."""
     labels = np.array([1, 0, 2, 3])
     assert without_order.answered(["bab", "ab", "aab", ""], labels, "abcd") == 1 + 1 / 2 + 0 + 1 / 4
 
@@ -344,50 +334,7 @@ def test_rows_of_a_commit_that_does_not_exist_are_refused(tmp_path):
     report = tmp_path / "mine" / "report"
     report.mkdir(parents=True)
     (report / "runs.csv").write_text(f"arm,commit\nadd,{'0' * 40}\nconcat,\n")
-    with pytest.raises(
-        SystemExit, match=r"error: .*mine: no commit 0{40} here; run it at a commit"
-    ):
+    line = r"error: .*mine: no commit 0{40} here; run it at a commit"
+    with pytest.raises(SystemExit, match=line):
         studies.keep(tmp_path / "mine")
     assert not (studies.FOLDER / "mine").exists()
-
-
-def test_a_difference_at_20_symbols_is_that_of_the_rows():
-    runs = pd.read_csv(studies.FOLDER / "extrapolation/runs.csv").query("stage == 'testing'")
-    at = runs.pivot(index="seed", columns="arm", values="test_accuracy_at_20")
-    both = (at["tupe_duplicate"] - at["add_duplicate"] + at["tupe_index"] - at["add_index"]) / 2
-    low, high = stats.ttest_1samp(both, 0).confidence_interval()
-    (row,) = (r for r in finding_tables.BY_LENGTH().splitlines() if "both | tupe" in r)
-    assert row.split(" | ")[3] == f"{both.mean():+.1f} ({low:+.1f} to {high:+.1f})"
-
-
-def test_the_mean_without_alibi_is_that_of_three_encodings():
-    runs = pd.read_csv(studies.FOLDER / "encodings/runs.csv").query("stage == 'testing'")
-    means = runs.groupby("arm")["test_accuracy"].mean()
-    three = sum(means[f"add_{e}"] - means[f"none_{e}"] for e in ("rope", "relative", "t5")) / 3
-    assert f"| three without alibi | add - none | {three:+.1f} (" in finding_tables.BY_ENCODING()
-
-
-@pytest.mark.parametrize(
-    ("sweep", "data", "column", "factor"),
-    [
-        ("positions", "missing_duplicate", "lengths.40.accuracy", 100),
-        ("language_model_grid", "bbc_bytes", "lengths.128.bits_per_byte", 1),
-    ],
-)
-def test_the_table_of_a_grid_follows_from_its_runs(sweep, data, column, factor):
-    runs = pd.read_csv(studies.FOLDER / sweep / "runs.csv")
-    text = finding_tables.by_operator(sweep)
-    (row,) = (line for line in text.splitlines() if f"{data} | rope |" in line)
-    shown = row.split("|")[3].split(" / ")[1]  # addition at the first of data.test_lengths
-    own = runs[(runs["data"] == data) & (runs["encoding"] == "rope") & (runs["fusion"] == "add")]
-    digits = len(shown.partition(".")[2])
-    expected = factor * own[column].sum() / 3
-    assert float(shown) == pytest.approx(expected, abs=0.51 * 10**-digits)
-
-
-def test_repeated_tunings_are_counted_beside_their_seeds():
-    runs = pd.read_csv(studies.FOLDER / "own_best_repeated" / "runs.csv")
-    tested = runs[(runs["stage"] == "testing") & (runs["arm"] == "gate")]
-    assert (len(tested), tested["repeat"].nunique()) == (60, 5)
-    question = {"study": "own_best_repeated", "hypothesis": "gate_gains"}
-    assert questions.row_of(question)[2] == "60 in 5 tunings"
