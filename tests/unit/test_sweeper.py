@@ -133,19 +133,17 @@ def test_a_sweep_without_jobs_is_refused_before_anything_is_written(
     assert not list(tmp_path.iterdir())
 
 
-def test_more_runs_than_a_reader_accepts_are_refused(jobs, tmp_path, monkeypatch):
+def test_more_runs_than_a_reader_accepts_are_refused(jobs, monkeypatch):
     monkeypatch.setattr(multirun, "MOST_RUNS", 3)
-    message = "more than 3 runs; divide the sweep"
     for grid in (["seed=0,1", "fusion=add,mul"], ["seed=range(0,1000000000000)"]):
-        assert refusal(jobs, "PosfuseSweeper", grid) == message
-    assert not list(tmp_path.iterdir())
+        line = refusal(jobs, "PosfuseSweeper", grid)
+        assert line == "more than 3 runs; divide the sweep"
 
 
-def test_a_batch_has_at_least_one_run(jobs, tmp_path):
+def test_a_batch_has_at_least_one_run(jobs):
     for size in (0, -2, 1.5, "x", True):
         message = f"hydra.sweeper.max_batch_size: must be 1 or more (got {size!r})"
         assert refusal(jobs, "PosfuseSweeper", ["seed=0,1"], size=size) == message
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -211,8 +209,8 @@ def test_a_sweep_states_its_runs_before_it_starts(jobs, tmp_path, capsys) -> Non
 
 
 def test_a_parameter_of_a_config_is_not_given_twice_under_another_prefix(jobs):
-    message = refusal(jobs, "PosfuseSweeper", ["++seed=5"], {"seed": "0,1"})
-    assert message.startswith("seed: given twice (seed=0 and ++seed=5)")
+    line = refusal(jobs, "PosfuseSweeper", ["++seed=5"], {"seed": "0,1"})
+    assert line.startswith("seed: given twice (seed=0 and ++seed=5)")
 
 
 @pytest.fixture
@@ -280,31 +278,29 @@ def test_another_scheme_of_folders_is_refused_before_anything_is_written(
 
 def test_an_unknown_protocol_in_an_experiments_file_is_refused(sweep, tmp_path):
     """Hydra would ignore it, because the protocol is optional."""
+    conf = tmp_path / "conf"
     for group in ("protocol", "experiment"):
-        (tmp_path / "conf" / group).mkdir()
+        (conf / group).mkdir()
     for own in ("mine", "imdb_mine"):
-        (tmp_path / "conf" / "protocol" / f"{own}.yaml").write_text("# @package _global_")
-    for name, protocol in {
-        "typo": "imbd", "longer": "imdbb", "own": "mine", "of_corpus": "${data}",
-        "part": "quickstart/${data}", "ending": "${data}_mine",
-        "misspelt_part": "quikstart/${data}", "misspelt_ending": "${data}_fast",
-        "misspelt_corpus": "quikstart/imdb",
-    }.items():  # fmt: skip
+        (conf / "protocol" / f"{own}.yaml").write_text("# @package _global_")
+
+    def experiment(protocol):
         text = f"# @package _global_\ndefaults: [override /protocol: '{protocol}']"
-        (tmp_path / "conf" / "experiment" / f"{name}.yaml").write_text(text)
+        (conf / "experiment" / "own.yaml").write_text(text)
+        return ["experiment=own", "seed=0,1"]
+
+    for protocol in ("mine", "${data}", "quickstart/${data}", "${data}_mine"):
+        assert len(sweep(*experiment(protocol))) == 2
     unknown = "protocol: no 'imbd'; use one of agnews, arxiv, imdb, imdb_mine, mine"
-    assert refusal(sweep, "experiment=typo", "seed=0,1") == f"experiment=typo: {unknown}"
+    assert refusal(sweep, *experiment("imbd")) == f"experiment=own: {unknown}"
     assert refusal(sweep, "protocol=imdb,imbd") == unknown
-    longer = refusal(sweep, "experiment=longer", "data=imdb", "seed=0,1")
-    assert longer.startswith("experiment=longer: protocol: no 'imdbb'; use one of agnews, ")
+    for protocol in ("imdbb", "quikstart/${data}", "${data}_fast", "quikstart/imdb"):
+        name = protocol.replace("${data}", "imdb")
+        line = refusal(sweep, *experiment(protocol), "data=imdb")
+        assert line.startswith(f"experiment=own: protocol: no {name!r}; ")
     for corpus, name in (("listops", "listops"), ("imdb", "imdb_fast")):
-        expected = f"protocol: no {name!r}; "
-        assert refusal(sweep, f"data={corpus}", f"protocol={name},imdb").startswith(expected)
-    for name in ("part", "ending", "corpus"):
-        line = refusal(sweep, f"experiment=misspelt_{name}", "data=imdb", "seed=0,1")
-        assert line.startswith(f"experiment=misspelt_{name}: protocol: no '")
-    for name in ("own", "of_corpus", "part", "ending"):
-        assert len(sweep(f"experiment={name}", "seed=0,1")) == 2
+        line = refusal(sweep, f"data={corpus}", f"protocol={name},imdb")
+        assert line.startswith(f"protocol: no {name!r}; ")
 
 
 @pytest.mark.slow
@@ -350,13 +346,14 @@ def test_a_single_run_with_an_unknown_protocol_is_refused(composed):
 
 
 def test_runs_of_one_sweep_in_several_folders_are_refused(composed, tmp_path):
-    own = ["fusion=add,concat", "sweep_id=s_${fusion.name}", f"output_dir={tmp_path}"]
-    message = refusal(swept, composed, tmp_path / "s_add", "PosfuseSweeper", own)
-    assert message.startswith("sweep_id: a sweep has one folder, but runs of this one are in ")
-    assert f"{tmp_path}/s_add and {tmp_path}/s_concat; give" in message
-    own = ["seed=range(9)", "sweep_id=s_${seed}", f"output_dir={tmp_path}"]
-    message = refusal(swept, composed, tmp_path / "s_0", "PosfuseSweeper", own)
-    assert f"{tmp_path}/s_0 and {tmp_path}/s_1; give" in message
+    for grid, key, values in (
+        ("fusion=add,concat", "fusion.name", ("add", "concat")), ("seed=range(9)", "seed", (0, 1)),
+    ):  # fmt: skip
+        one, other = (tmp_path / f"s_{value}" for value in values)
+        own = [grid, f"sweep_id=s_${{{key}}}", f"output_dir={tmp_path}"]
+        line = "sweep_id: a sweep has one folder, but runs of this one are in "
+        found = refusal(swept, composed, one, "PosfuseSweeper", own)
+        assert found.startswith(f"{line}{one} and {other}; give")
     assert not list(tmp_path.iterdir())
 
 
