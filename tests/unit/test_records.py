@@ -54,6 +54,13 @@ def test_own_code_is_that_of_a_class_its_bases_or_the_module_that_names_it(own_m
         ("posfuse.model.fusion.Add", set()),
     ):
         assert set(identity.own_files(Config(fusion={"_target_": target}))) == files
+    own = Config(fusion={"_target_": "own_second.Second"})
+    before = identity.own_code(own)
+    with first.open("a") as file:
+        file.write("# changed\n")
+    assert identity.own_code(own) == before  # the loaded code is the same
+    del sys.modules["own_first"], sys.modules["own_second"]  # as in another process
+    assert identity.own_code(own) != before
 
 
 def test_a_corpus_of_ones_own_is_known_by_its_code_and_its_files(tmp_path, own_module):

@@ -9,7 +9,7 @@ from commands import called
 from posfuse.data import corpora
 from posfuse.errors import HubUnreachable
 from posfuse.study import arm_sweep, configurations
-from posfuse.study.spec import Evaluation, Hypothesis, Study
+from posfuse.study.spec import Evaluation, Hypothesis, Study, Tuning
 from posfuse.study.stages import Stages
 from refusals import refusal
 from small_runs import write_corpus
@@ -28,6 +28,14 @@ def test_arms_that_would_share_a_folder_are_refused(tmp_path):
     assert re.match(line, refusal(check, study))
     arms["b"] |= {"data.name": "B"}
     check(study)
+
+
+def test_trials_that_would_share_a_folder_are_refused():
+    arms = {"a": {"model.dropout": 0.2}, "b": {"model.dropout": 0.3}}
+    tuning = Tuning(grid={"fusion": ["gate_cnn", "gate_cnn_linear_start"]}, seeds=[1])
+    study = Study("q", settings={"fusion.name": "same"}, arms=arms, tuning=tuning)
+    line = r"arms.a.t01: its runs .* as those of arms.a.t00, .* fus"
+    assert re.match(line, refusal(Stages("mine", study, []).tuning_sweeps))
 
 
 def of_two(metric="accuracy", outcome="", **settings):
