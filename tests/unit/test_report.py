@@ -336,6 +336,19 @@ def test_several_sweeps_get_a_folder_each_and_the_page_of_one_sweep_is_removed(t
     assert {"index.html", "runs.csv"} <= set(written(out))
 
 
+def test_no_sweep_is_reported_if_an_option_does_not_fit_the_second_one(tmp_path):
+    write_sweep(tmp_path / "first", {"add": [0.5, 0.5], "mul": [0.5, 0.5]})
+    write_sweep(tmp_path / "second", {"add": [0.5]}, test={"accuracy": 0.5})
+    for option, error in (
+        ("--metric=macro_f1", "no metric 'macro_f1' here; these runs have accuracy"),
+        ("--select-seeds=1", "no run has seed 1; choose among 0"),
+        ("--baseline=mul", "no run has fusion=mul; use add"),
+    ):
+        _, refused = posfuse_report(tmp_path, option)
+        assert refused == f"error: {option.partition('=')[0]}: {error}"
+        assert not (tmp_path / "report").exists()
+
+
 def test_missing_failed_and_unpaired_runs_are_listed_and_stop_nothing(whole):
     for path in (whole / "wordy").rglob("config.yaml"):
         path.unlink()  # the corpus of the runs cannot be found
