@@ -272,10 +272,13 @@ def of_sweep(sweep):
     return lines_of(cautions_section(found))
 
 
-def test_a_sweep_without_cautions_says_nothing(tmp_path):
+def test_a_sweep_has_the_cautions_of_its_runs_or_none(tmp_path):
     values = [0.8, 0.825, 0.775, 0.75, 0.8, 0.85, 0.775, 0.8]
     sweep = write_sweep(tmp_path / "sweep", {"add": values, "concat": values}, settings=DRAWN)
     assert of_sweep(sweep) == []
+    more = {"settings": DRAWN, "best_evaluation": 2, "evaluations": 2}
+    write_sweep(tmp_path / "last", {"add": values, "concat": values}, **more)
+    assert of_sweep(tmp_path / "last") == [f"caution: {st.LAST}"]
 
 
 def test_own_best_values_of_a_sweep_were_tuned_once(tmp_path):

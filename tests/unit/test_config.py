@@ -187,7 +187,7 @@ class Typed(Add):
         super().__init__(d_model)
 
 class Flagged(Add):
-    def __init__(self, d_model, flag: bool | None = False):
+    def __init__(self, d_model, flag: bool = False, other: bool | None = False):
         super().__init__(d_model)
 
 class Open(Add):
@@ -206,6 +206,7 @@ class Open(Add):
         ("Typed width=8", ""),
         ("Flagged flag=true", ""),
         ("Flagged flag=no", "fusion.flag: must be true or false (got no)"),
+        ("Flagged other=no", "fusion.other: must be true or false (got no)"),
         ("Typed width=wide", "fusion.width: Value 'wide' of type 'str' could not be converted to "
          "Integer; give another value"),
         ("Typed sizes=[1,2]", ""),  # OmegaConf cannot check it
@@ -225,8 +226,8 @@ def test_arguments_of_ones_own_class_may_lack_annotations(own, message, own_modu
 
 def test_a_null_argument_of_ones_own_class_is_passed_on(own_module) -> None:
     own_module("own_arguments", OWN)
-    cfg = checked(composed("fusion._target_=own_arguments.Flagged", "+fusion.flag=null"))
-    assert cfg.fusion["flag"] is None
+    cfg = checked(composed("fusion._target_=own_arguments.Flagged", "+fusion.other=null"))
+    assert cfg.fusion["other"] is None
 
 
 def test_a_number_written_as_text_is_a_number() -> None:

@@ -35,6 +35,9 @@ def test_the_summary_has_no_column_that_was_not_measured_and_no_stale_result():
     assert "| imdb | 223 | evaluation | c | d | y | g | h |" in text
     assert text.count(f"{SOURCE})") == 1
     assert "overhead" not in text
+    half = columns + [f"{p}: {performance.HALF}" for p in PHASES]
+    training["tables"] = [{"columns": half, "rows": [["imdb", 223, *"abxcdymn"]]}, sides[1]]
+    assert "| imdb | 223 | training | a | b | m | x | e | f |" in performance.summary([training])
 
 
 def test_a_stale_result_is_left_out_with_the_command_that_measures_it():

@@ -349,6 +349,8 @@ def test_no_sweep_is_reported_if_an_option_does_not_fit_the_second_one(tmp_path)
         _, refused = posfuse_report(tmp_path, option)
         assert refused == f"error: {option.partition('=')[0]}: {error}"
         assert not (tmp_path / "report").exists()
+    reported(tmp_path)
+    assert {f"{name}/index.html" for name in ("first", "second")} < {*written(tmp_path / "report")}
 
 
 def test_missing_failed_and_unpaired_runs_are_listed_and_stop_nothing(whole):

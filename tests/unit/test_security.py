@@ -125,6 +125,12 @@ def test_a_multirun_file_that_is_no_sweeps_is_one_line(tmp_path, values, task, p
     assert error.endswith("); remove it, and run the command of the sweep or the study again")
 
 
+@pytest.mark.parametrize("text", ["", "hydra: 3", "hydra: {sweeper: {params: {seed: abc}}}"])
+def test_a_multirun_file_without_usable_params_is_one_line(tmp_path, text):
+    (tmp_path / "multirun.yaml").write_text(text)
+    assert "multirun.yaml: not a sweep's settings (" in refusal(read_multirun, tmp_path)
+
+
 def test_a_config_is_read_without_its_code(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     corpus = "{_target_: os.mkdir, path: ran}"

@@ -79,6 +79,7 @@ def own(*without, **more):
         (own(*OWN), OTHER),
         ({"fingerprint": own("model.d_model")["fingerprint"]}, "does not fit its settings"),
         ({"plan": "d" * 64, "started": "2026-11-25T11:55:00+00:00"}, None),  # its clock is late
+        ({"plan": "d" * 64, "started": "2026-11-25T11:49:59+00:00"}, EARLY),
         ({"started": "2026-11-25T11:49:59+00:00"}, EARLY),
         ({"plan": "e" * 64}, "belongs to another plan, with digest eeeeeeeeeeeeeeee"),
         ({}, None),  # of an earlier version
@@ -114,11 +115,14 @@ def test_a_damaged_record_is_no_result_and_the_others_count(sweep, damage):
     assert reason.endswith("; remove it to run again")
 
 
-def test_the_page_counts_no_run_that_diverged_among_those_of_the_plan():
+def test_the_page_counts_runs_by_what_their_records_state():
     run = {"plan": "d" * 64, "started": "2026-11-25T12:30:00+00:00", "diverged": False}
     sentence = provenance(PLAN, pd.DataFrame([run, run, {"diverged": True}]))
     after = "Test runs of this plan that started after that time: 2."
     assert sentence == f"Frozen at {FROZEN}. {after}"
+    late, unknown = run | {"started": "2026-11-25T11:58:00+00:00"}, {"diverged": False}
+    sentence = provenance(PLAN, pd.DataFrame([run, late, late, *[unknown] * 3]))
+    assert re.findall(r": (\d+)\.", sentence) == ["1", "2", "3"]
 
 
 COPY = "or copy the study's file to a new name"
@@ -133,18 +137,17 @@ def test_a_run_that_diverged_is_identified_by_its_failure_and_needs_no_texts(swe
     write_failure(folder, "diverged", "m", run=by_code)
     assert sweep.results("c", [1]) == {("c", 1): None}
     rewrite(sweep.folder / OF_C_0, code="a" * 16)
-    damaged = "the run failed, but failure.json is damaged"
+    damaged, place = "the run failed, but failure.json is damaged", f"{folder}/failure.json: "
     for kind, run, reason in (
-        ("diverged", by_code, f"has other code than earlier seeds; {OF_CODE}"),
-        ("diverged", own(**{"model.d_model": 16}), f"{OTHER}; remove it to run again"),
+        ("diverged", by_code, f"{place}has other code than earlier seeds; {OF_CODE}"),
+        ("diverged", own(**{"model.d_model": 16}), f"{place}{OTHER}; remove it to run again"),
         ("diverged", None, "m"),
         ("failed", own(), "m"),
         *(("diverged", damage, damaged)
           for damage in ("x", [1], {"fingerprint": 1, "settings": {}}, {"fingerprint": "f"})),
     ):  # fmt: skip
         write_failure(folder, kind, "m", **({} if run is None else {"run": run}))
-        found = sweep.reasons("c", [1])["c", 1]
-        assert found.removeprefix(f"{folder}/failure.json: ") == reason
+        assert sweep.reasons("c", [0, 1]) == {("c", 1): reason}
 
 
 def test_a_result_of_earlier_code_is_no_result_and_its_fix_is_one_of_a_study(sweep):
