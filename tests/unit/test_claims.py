@@ -145,7 +145,7 @@ def test_each_regime_counts_regimes_and_only_their_corpora():
         assert found.verdict == ("supported" if enough else "undecided")
 
 
-def test_the_margin_is_the_reports_unless_the_claim_has_its_own():
+def test_a_claim_has_its_own_margin_or_that_of_the_report():
     comparisons = frame(("tiny", "concat", GAIN))
     assert one(comparisons, "gain", margin=3.5).verdict == "undecided"
     beyond = one(comparisons, "negligible")

@@ -341,7 +341,7 @@ def test_without_validation_there_is_no_choice():
     assert [table.name for table in own_best_tables(scales, Criteria())] == ["by_scale"]
 
 
-def test_a_gain_at_sqrt_d_that_is_due_to_scale_alone_is_visible_in_the_report(tmp_path):
+def test_a_report_shows_that_a_gain_is_due_to_scale_and_takes_the_seeds_that_choose(tmp_path):
     """Concat is far ahead at sqrt(d) = 4. With each at its best scale it is no better than add:
     +1, -1 and 0 documents of 40."""
     accuracies = {

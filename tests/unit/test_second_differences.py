@@ -37,7 +37,7 @@ WITH = {"add": [0.50, 0.60, 0.70, 0.55], "concat": [0.62, 0.71, 0.83, 0.66]}  # 
 WITHOUT = {"add": [0.50, 0.52, 0.51, 0.50], "concat": [0.58, 0.60, 0.60, 0.60]}  # 8, 8, 9, 10
 
 
-def test_what_position_adds_is_the_difference_of_the_gains_by_hand(tmp_path):
+def test_what_position_adds_is_the_difference_of_gains_over_common_seeds_by_hand(tmp_path):
     write(tmp_path, "sinusoidal", WITH)
     write(tmp_path, "none", WITHOUT)
     (row,) = placebos(*compared(tmp_path)).to_dict("records")
