@@ -78,7 +78,9 @@ def main(arguments: Namespace) -> None:
         values = [int(i) - len(SPECIAL) for i in tokens if i >= len(SPECIAL)]
         print((arguments.prompt.encode() + bytes(values)).decode(errors="replace"))
     elif cfg.data.vocabulary.file is not None:
-        print(data.store.text([*ids[0], *tokens]))
+        before, whole = data.store.text(ids[0]), data.store.text([*ids[0], *tokens])
+        # The tokenizer may change or leave out parts of the prompt, so the prompt is not decoded.
+        print(arguments.prompt + whole[len(before) :])
     elif cfg.data.vocabulary.unit == "characters":
         print(arguments.prompt + "".join(data.store.words(tokens)))
     else:
