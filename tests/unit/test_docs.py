@@ -5,6 +5,7 @@ import re
 import sys
 import textwrap
 import tomllib
+from itertools import pairwise
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -52,6 +53,16 @@ def test_links_and_files_of_a_page_exist(page):
     for code in re.findall(r"`([\w./-]+)`", text):
         if code.startswith(FOLDERS):
             assert (TOP / code).exists(), code
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(TOP)))
+def test_a_table_of_a_page_has_its_rows_on_lines_of_their_own(page):
+    lines = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL).splitlines()
+    for before, line in pairwise(lines):
+        if re.search(r"\| *:?-{3}", line):
+            assert re.fullmatch(r" *\|( *:?-+:? *\|)+", line), line
+            columns = [len(re.findall(r"(?<!\\)\|", row)) for row in (before, line)]
+            assert columns[0] == columns[1], before
 
 
 @pytest.mark.parametrize("page", HTML, ids=lambda page: str(page.relative_to(TOP)))
