@@ -155,8 +155,9 @@ def judged_by(evidence: Sequence[Sequence[str]], expected: str) -> tuple[str, st
         if v := verdict_of(study, hypothesis):
             is_open = expected == "equivalent" and v.verdict in ("supported", "refuted")
             verdicts.append("undecided" if is_open and not is_beyond_margin(v) else v.verdict)
-            ahead = sum(delta > 0 for delta in v.differences)
-            counted = f"{ahead} of {len(v.differences)} {v.units}"
+            sign = -1 if v.hypothesis.expects == "less" else 1
+            gains = sum(sign * delta > 0 for delta in v.differences)
+            counted = f"{gains} of {len(v.differences)} {v.units}"
             text = f"{name} {difference(study, v)}, {counted}"
             found.setdefault(study, []).append(text)
     finds = "; ".join(f"{link(study)}: {', '.join(own)}" for study, own in found.items())

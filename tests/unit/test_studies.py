@@ -256,6 +256,14 @@ def test_an_unfinished_study_has_not_decided_yet(long_study):
         assert questions.row_of(question)[0] == answer
 
 
+def test_gains_are_counted_in_the_direction_that_the_hypothesis_expects(long_study):
+    less = {"arm": "add", "than": "gate", "expects": "less"}
+    for name, own in {"greater": {}, "less": less, "wrong": {"expects": "less"}}.items():
+        long_study(name, **own)
+        finds, _ = questions.judged_by([(name, "gate_gains", "gate")], "supported")
+        assert finds.endswith(f", {0 if name == 'wrong' else 6} of 8 seeds")  # two are equal
+
+
 def test_the_questions_are_about_hypotheses_of_the_studies():
     verdicts = {*questions.WORDS, "ahead", "behind"}
     asked, hypotheses = questions.ASKED, {}
