@@ -6,6 +6,7 @@ import queue
 import re
 import shutil
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -75,6 +76,27 @@ def test_a_sweep_with_a_run_of_each_state(sweep):
         # 3 x 10 s, 10 s and 60 s
         "1 of 6 runs are done, 1 running, 1 failed, about 2 min left",
     ]
+
+
+def test_a_part_of_a_sweep_and_a_folder_of_several_have_their_runs(sweep, monkeypatch):
+    """Runs that were refused or never started have no config.yaml."""
+    ask(sweep, None, ["data=bbc_article,tiny", "fusion=add,concat,mlp", "seed=0,1,2"])
+    refused = sweep / "tiny" / "sinusoidal" / "mlp" / "seed=0"
+    refused.mkdir(parents=True)
+    write_failure(refused, "config", "no")
+    other = sweep.parent / "other"
+    write_record(other, 0.5, "add", 0, seconds={"fit": 3.0})
+    parts = {sweep: 18, sweep / "tiny": 9, sweep / "tiny" / "sinusoidal": 9, refused.parent: 3,
+             other: 1, sweep.parent: 19}  # fmt: skip
+    for folder, n in parts.items():
+        assert len(runs_of(folder)) == n
+        monkeypatch.chdir(folder)
+        assert len(runs_of(Path())) == n
+    lines = shown(sweep.parent)[1]
+    assert "failed: mine/tiny/sinusoidal/mlp seed=0: no" in lines
+    assert "mine/tiny/sinusoidal/mlp 1 failed, 2 missing" in lines
+    assert "other/tiny/sinusoidal/add 1 done" in lines
+    assert lines[-1].startswith("7 of 19 runs are done, 1 failed")
 
 
 def test_files_of_wandb_are_no_runs(sweep):
@@ -220,14 +242,16 @@ def test_time_left_is_the_median_of_the_cell_divided_by_the_running_runs():
 
 
 def test_what_is_no_sweep_is_one_line(tmp_path):
-    for name in ("empty", "damaged", "run"):
+    for name in ("empty", "damaged", "run", "study"):
         (tmp_path / name).mkdir()
+    (tmp_path / "study" / "plan.yaml").touch()
     (tmp_path / "damaged" / "multirun.yaml").write_text("hydra: {sweeper: 1}")
     (tmp_path / "run" / "config.yaml").touch()
     (tmp_path / "run" / records.RESULT).mkdir()
     for name, why in (
         ("absent", "no such folder; give a sweep's folder, such as multirun/mine"),
         ("empty", "no runs here"),
+        ("study", "is a study; open its report/index.html, or give the folder of its test runs"),
         ("damaged", "not a sweep's settings"),
         ("run", "is the folder of a run; give a sweep's folder, such as multirun/mine"),
     ):

@@ -102,6 +102,21 @@ def results_in(folder: Path) -> list[Path]:
     return sorted(p for p in paths if not any(n[0] == "." for n in p.relative_to(folder).parts))
 
 
+def without_runs(folder: Path, what: str = "finished runs") -> str:
+    """The message for a folder without runs."""
+    if (folder / "index.html").exists():
+        return (
+            f"{folder}: a report without its runs; open index.html in it, or give the folder of a "
+            "sweep"
+        )
+    if (folder / "plan.yaml").exists():
+        return (
+            f"{folder}: is a study; open its report/index.html, or give the folder of its test "
+            "runs, whose name ends in _test"
+        )
+    return f"{folder}: no {what}; run posfuse train -m first"
+
+
 def own_place(record: dict[str, Any]) -> Path:
     """The path that a sweep gives to the run of this record, relative to the sweep's folder."""
     named = (part for key in (*AXES, "variant") if (part := record.get(key)))

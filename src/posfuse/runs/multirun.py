@@ -172,6 +172,16 @@ def sweep_around(folder: Path) -> Path | None:
     return next((sweep for sweep in parents if (sweep / MULTIRUN).exists()), None)
 
 
+def sweeps_at(folder: Path) -> list[Path]:
+    """The folder if it is that of a sweep; otherwise the sweeps in the folder, and the sweep of
+    which it is a part, such as the folder of a corpus."""
+    if (folder / MULTIRUN).exists():
+        return [folder]
+    inside = sorted(path.parent for path in folder.rglob(MULTIRUN))
+    around = Path(os.path.abspath(folder)).parents[: len(AXES) + 1]
+    return inside + [sweep for sweep in around if (sweep / MULTIRUN).exists()][:1]
+
+
 def sweep_of(folder: Path) -> tuple[Multirun, str] | None:
     """The runs of the last command of the sweep that contains a run's folder, and the folder's path
     in the sweep; None if the folder is in no sweep."""

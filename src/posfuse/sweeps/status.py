@@ -5,6 +5,7 @@ folder's disk.
 """
 
 import fcntl
+import os
 import shlex
 import statistics
 import sys
@@ -26,8 +27,8 @@ from rich.text import Text
 from posfuse.errors import AlreadyRunning, Diverged, InputError, visible
 from posfuse.process import signals
 from posfuse.runs import records
-from posfuse.runs.folders import AXES, lies_in, started_in
-from posfuse.runs.multirun import Multirun, check_is_current, read_multirun
+from posfuse.runs.folders import AXES, lies_in, started_in, without_runs
+from posfuse.runs.multirun import Multirun, check_is_current, read_multirun, sweeps_at
 
 STATES = ("done", "running", records.INTERRUPTED, "stopped", "failed", "missing")
 REFRESH = 2.0  # seconds between two updates
@@ -51,18 +52,25 @@ TO_COME = RunStatus("not proposed yet", "", "missing")  # a run of a trial of a 
 
 def runs_of(sweep: Path) -> list[RunStatus]:
     """Every run that the sweep's last command asked for, also those that a search has not proposed
-    yet, and every other run in the folder. Raises InputError if there is no run."""
+    yet, and every other run in the folder. The folder may also be a part of a sweep, or have
+    several. Raises InputError if there is no run."""
     if (sweep / "config.yaml").exists():
         raise InputError(
             f"{sweep}: is the folder of a run; give a sweep's folder, such as multirun/mine"
         )
-    asked = read_multirun(sweep)
-    wanted = dict.fromkeys(sweep / folder for folder in asked.folders)
+    wanted: dict[Path, None] = {}
+    to_come = 0
+    for own in sweeps_at(sweep):
+        asked = read_multirun(own)
+        places = [os.path.relpath(own / folder, sweep) for folder in asked.folders]
+        inside = [place for place in places if not place.startswith(os.pardir)]
+        wanted |= dict.fromkeys(sweep / place for place in inside)
+        to_come += asked.to_come if len(inside) == len(places) else 0
     every = wanted | dict.fromkeys(started_in(sweep))
     runs = [status_of(folder, sweep, folder in wanted) for folder in every]
-    runs += [TO_COME] * asked.to_come
+    runs += [TO_COME] * to_come
     if not runs:
-        raise InputError(f"{sweep}: no runs here; run posfuse train -m first")
+        raise InputError(without_runs(sweep, "runs here"))
     return runs
 
 

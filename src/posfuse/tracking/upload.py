@@ -17,7 +17,7 @@ import numpy as np
 
 from posfuse.errors import InputError
 from posfuse.runs import identity, records
-from posfuse.runs.folders import results_in, started_in
+from posfuse.runs.folders import results_in, started_in, without_runs
 from posfuse.runs.multirun import sweep_around
 from posfuse.runs.usable import usable
 from posfuse.tracking import projection, server
@@ -148,7 +148,7 @@ def main(arguments: Namespace) -> list[str]:
     server.prepare(sweep)
     runs, problems = read(sweep, arguments.suffix)
     if not (runs or problems):
-        raise InputError(f"{sweep}: no finished runs; run posfuse train -m first")
+        raise InputError(without_runs(sweep))
     (sweep / ".wandb").mkdir(exist_ok=True)
     with server.errors_in_one_line(), tempfile.TemporaryDirectory(dir=sweep / ".wandb") as files:
         unsent = sync(runs, Path(files))
