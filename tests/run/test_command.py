@@ -46,7 +46,7 @@ MISTAKES = {
     "hydra/sweeper=optuna optim.lr=interval(1,2)": "error: optim.lr=interval(1,2): several values; "
     "add -m for a sweep\n",
     "fusion=choice(add,concat)": "error: fusion=choice(add,concat): several values; add -m for a ",
-    "-m fusion=add,concat --cfg job": "ValueError: Only one of --run, --multirun, --cfg",
+    "-m fusion=add,concat --cfg job": "error: Only one of --run, --multirun, --cfg",
     "experiment=quickstart": "error: experiment=quickstart: this is a sweep over data, encoding, ",
     "experiment=table2 fusion=add": "error: experiment=table2: this is a sweep over ",
     "hydra.run.dir=x": "error: hydra.run.dir: set output_dir=FOLDER and sweep_id=NAME instead",

@@ -27,6 +27,8 @@ def line_of(error: Exception) -> str:
     if isinstance(error, YAMLError | UnicodeDecodeError):
         file = next((v.name for v in local if isinstance(v, TextIOWrapper)), "a config file")
         return f"{file}: {line}; correct the file, and save it as UTF-8"
+    if line.startswith("Only one of --run"):  # an error of the options, not of an override
+        return f"{line}; remove the others"
     if not isinstance(error, HydraException | errors.OmegaConfBaseException):
         line = f"{type(error).__name__}: {line}; set HYDRA_FULL_ERROR=1 to see the traceback"
         if own := [v for v in local if isinstance(v, Override) and not v.is_hydra_override()]:
