@@ -294,7 +294,7 @@ def test_a_language_model_of_a_text_file_reads_the_users_tokens(tmp_path):
 
 
 @pytest.mark.parametrize(("unit", "join"), [("characters", ""), ("words", " ")])
-def test_a_language_model_may_read_characters_or_words(corpus, tmp_path, unit, join):
+def test_a_language_model_may_read_characters_or_words(corpus, tmp_path, capsys, unit, join):
     more = [f"data.vocabulary.unit={unit}", "data.test_lengths=[]", f"cache_dir={tmp_path}/cache"]
     record = train(small_config(corpus, *TEXT, *more), tmp_path / "run")
     _, data, _ = load_run(tmp_path / "run")
@@ -304,6 +304,11 @@ def test_a_language_model_may_read_characters_or_words(corpus, tmp_path, unit, j
     assert set(record["test"]) == {"loss", "accuracy"}
     for prompt in ("W1x0 w1x1", *["\n"] * (unit == "characters")):
         continued(tmp_path / "run", prompt, 3)
+    capsys.readouterr()
+    continued(tmp_path / "run", "w1x0 w1x1Ü", 3)
+    n = {"words": "1 of its 2", "characters": "1 of its 10"}[unit]
+    line = f"--prompt: {n} tokens are not in the vocabulary; the model reads <unk> there\n"
+    assert capsys.readouterr().err == line
     empty = dict.fromkeys(("", *["\n"] * (unit == "words")), "is empty")
     for prompt, problem in {**empty, "a\udcff": "is not UTF-8 ("}.items():
         _, status = sampled(tmp_path / "run", "--prompt", prompt)

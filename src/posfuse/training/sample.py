@@ -1,6 +1,7 @@
 """posfuse sample RUN --prompt TEXT: continue a text with a trained language model."""
 
 import math
+import sys
 from argparse import Namespace
 
 import torch
@@ -16,8 +17,8 @@ from posfuse.training.trained import load_run
 
 def prompt_ids(text: str, cfg: Config, data: TextDataModule) -> torch.Tensor:
     """The prompt's tokens, (1, L). Raises InputError if it is empty or, for a task, has an unknown
-    symbol. An unknown word or character of a text is `<unk>`. With words, a prompt of only white
-    space is empty."""
+    symbol. An unknown word or character of a text is `<unk>`, and a line says so. With words, a
+    prompt of only white space is empty."""
     vocabulary = cfg.data.vocabulary
     separates = vocabulary.unit == "words" and vocabulary.file is None
     if not (text.strip() if separates else text):
@@ -28,6 +29,9 @@ def prompt_ids(text: str, cfg: Config, data: TextDataModule) -> torch.Tensor:
     if is_task(cfg.data) and UNKNOWN in ids:
         symbols = " ".join(data.store.words(range(len(SPECIAL), data.store.vocabulary_size)))
         raise InputError(f"--prompt: has symbols that {cfg.data.name} lacks; use only: {symbols}")
+    if unknown := ids.count(UNKNOWN):
+        share = f"{unknown} of its {len(ids)} tokens are not in the vocabulary"
+        print(f"--prompt: {share}; the model reads <unk> there", file=sys.stderr)
     return torch.tensor([ids])
 
 
