@@ -29,7 +29,7 @@ def row_of(path: Path, record: Record) -> dict[str, Any]:
     if not any(metric.column in row for metric in METRICS.values()):
         raise InputError(
             f"{path}: has none of the metrics {', '.join(METRICS)}, so the report cannot compare "
-            "the run; it is left out. docs/tasks.md says how to add a metric"
+            "the run; it is left out. CONTRIBUTING.md says how to add a metric"
         )
     for key in sorted(row):  # so that of several wrong values always the same one is named
         split, _, name = key.rpartition(".")
