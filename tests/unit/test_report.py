@@ -448,6 +448,8 @@ def test_each_problem_is_one_line_and_the_rest_is_reported(whole):
         assert sum(problem in line for line in lines) == 1, problem
     assert set(written(whole / "report")) == TABLES | CAUTIONS
     assert "55.00 ± 5.00 (3)" in text  # of a corpus without damage
+    assert "27 runs, 0 missing, 1 left out; " in text
+    assert "\nmissing: 0 of 28 runs\n" in text
     assert "Left out" in (whole / "report" / "index.html").read_text()
 
 

@@ -12,7 +12,7 @@ from posfuse.evidence.metric import Metric
 from posfuse.evidence.rows import row_of
 from posfuse.limits import NAME
 from posfuse.runs.configs import CONFIG
-from posfuse.runs.folders import AXES, variant_of
+from posfuse.runs.folders import AXES, results_in, variant_of, without_runs
 from posfuse.runs.measurements import CLASSES
 from posfuse.runs.multirun import has_result, read_multirun, sweep_around
 from posfuse.runs.records import RESULT, Record, failures_in
@@ -45,14 +45,7 @@ def collect(folder: str | Path) -> tuple[pd.DataFrame, list[str]]:
         )
     rows, problems = usable(root, row_of)
     if not rows:
-        nothing = f"{root}: no finished runs; run posfuse train -m first"
-        if (root / "index.html").exists():
-            nothing = f"{root}: a report without its runs; open index.html in it, or give the "
-            nothing += "folder of a sweep"
-        elif (root / "plan.yaml").exists():
-            nothing = f"{root}: is a study; open its report/index.html, or give the folder of its "
-            nothing += "test runs, whose name ends in _test"
-        raise InputError(problems[-1] if problems else nothing)
+        raise InputError(problems[-1] if problems else without_runs(root))
     runs = pd.DataFrame(rows)
     runs["variant"] = _readable(runs)
     runs["variant"] = _without_defaults(runs)
@@ -162,6 +155,11 @@ def missing(runs: pd.DataFrame) -> list[str]:
         asked = read_multirun(sweep).folders
         absent |= dict.fromkeys(f for f in asked if not has_result(sweep / f))
     return [*absent]
+
+
+def left_out(folder: str | Path, runs: pd.DataFrame) -> int:
+    """The number of records below the folder that are not among these runs."""
+    return len(results_in(Path(folder))) - len(runs)
 
 
 def _sweeps_of(runs: pd.DataFrame) -> list[Path]:

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from posfuse.data.names import check_printable
 from posfuse.errors import InputError
-from posfuse.evidence.collect import collect, declared_family
+from posfuse.evidence.collect import collect, declared_family, left_out
 from posfuse.evidence.metric import metric_of
 from posfuse.report import foreign_table, page
 from posfuse.report.sections import (
@@ -117,12 +117,13 @@ def main(arguments: Namespace) -> list[str]:
         primary = family_in(arguments.primary, runs["fusion"], criteria.baseline)
     groups = {str(name): of_sweep for name, of_sweep in runs.groupby("sweep_id")}
     out, own_claims = arguments.out or Path(arguments.folder) / "report", bool(arguments.claims)
-    sweeps = []
+    sweeps, left = [], left_out(arguments.folder, runs)
     for name, of_sweep in groups.items():  # all options are checked before anything is written
         own = _criteria_of(of_sweep, arguments, criteria)
         family, notes = declared_family(of_sweep) if primary is None else (primary, [])
         own, target = replace(own, **given, primary=family), out if len(groups) == 1 else out / name
-        sweeps.append(Sweep(arguments.folder, of_sweep, own, claims, own_claims, target, notes))
+        own_place = target, notes, left
+        sweeps.append(Sweep(arguments.folder, of_sweep, own, claims, own_claims, *own_place))
     if any(sweep.criteria.select and not sweep.best.keys for sweep in sweeps):
         raise InputError(
             "--select-seeds: there is nothing to choose, because all runs have the same "

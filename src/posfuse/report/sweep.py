@@ -31,6 +31,7 @@ class Sweep:
     own_claims: bool = False  # the claims are the user's, not the paper's
     out: Path = Path("report")  # the folder of the report
     notes: Sequence[str] = ()  # about the sweep as a whole
+    left_out: int = 0  # records in the folder that are not among the runs
 
     @property
     def name(self) -> str:

@@ -19,7 +19,14 @@ from wandb_workspaces import expr
 
 from posfuse import seals
 from posfuse.errors import InputError, input_errors
-from posfuse.evidence.collect import collect, declared_family, failures, missing, predicting
+from posfuse.evidence.collect import (
+    collect,
+    declared_family,
+    failures,
+    left_out,
+    missing,
+    predicting,
+)
 from posfuse.evidence.metric import ACCURACY, MACRO_F1, METRICS, classes_of, metric_of
 from posfuse.report import formats
 from posfuse.report.figures.style import look, rc_style
@@ -226,7 +233,8 @@ def main(arguments: Namespace) -> list[str]:
         family, notes = declared_family(runs)
         shown = Shown(runs, family, arguments.suffix)
         if absent := missing(runs):
-            shown.notes.append(f"missing: {len(absent)} of {len(runs) + len(absent)} runs")
+            every = len(runs) + len(absent) + left_out(sweep, runs)
+            shown.notes.append(f"missing: {len(absent)} of {every} runs")
         shown.notes.extend([*failures(sweep, runs)[:1], *notes])  # without a line for each run
         if not server.runs_of(api, entity, project, list(shown.by_id)):
             of_suffix = f" with suffix {arguments.suffix}" if arguments.suffix else ""

@@ -110,9 +110,10 @@ def runs_of(sweep: Sweep) -> str:
     """The number of runs, their encodings, and the unit of their differences."""
     metric, runs, missing = sweep.metric, len(sweep.runs), len(sweep.missing)
     encodings = ", ".join(sweep.runs["encoding"].unique())
+    left = f", {sweep.left_out} left out" * (sweep.left_out > 0)
     return (
-        f"{runs} run{'s' * (runs != 1)}, {missing} missing; encoding {encodings}. Differences are "
-        f"in {metric.points}{metric.better}, paired by seed."
+        f"{runs} run{'s' * (runs != 1)}, {missing} missing{left}; encoding {encodings}. "
+        f"Differences are in {metric.points}{metric.better}, paired by seed."
     )
 
 

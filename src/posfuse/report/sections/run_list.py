@@ -18,7 +18,8 @@ from posfuse.report.table import Row
 
 def section(sweep: Sweep) -> Section:
     absent = sweep.missing
-    failed, every = failures(sweep.folder, sweep.runs), len(sweep.runs) + len(absent)
+    failed = failures(sweep.folder, sweep.runs)
+    every = len(sweep.runs) + len(absent) + sweep.left_out
     names = naming_columns(sweep.runs)
     runs = [
         run_of(row, " ".join(filter(None, (row[name] for name in names))), sweep.metric, value,
