@@ -230,11 +230,11 @@ def test_seeds_with_different_numbers_of_documents_give_no_statistics(own_docume
 
 
 def test_documents_of_a_group_are_judged_together(tmp_path):
-    wrong = {"add": [turned([0, 1, 2, 5]), turned([0, 1, 2, 4])], "concat": [LABEL, LABEL]}
+    wrong = {"add": [turned([0, 1, 2, 5]), turned([0, 1, 2])], "concat": [LABEL, LABEL]}
     runs, comparison = runs_of(tmp_path, wrong)
     alone = judge_documents(pair(comparison, runs, "add", read_all(runs)[0]))
     assert (alone["n_documents"], alone["n_groups"]) == (6, 6)
-    assert alone["p_mcnemar"] == [2 / 2**4, 2 / 2**4]
+    assert alone["p_mcnemar"] == [2 / 2**4, 2 / 2**3]
     groups = [7, 7, 7, 2, 3, 3]
     for fusion, seeds in wrong.items():
         for seed, predicted in enumerate(seeds):
@@ -244,13 +244,22 @@ def test_documents_of_a_group_are_judged_together(tmp_path):
     assert paired.group.tolist() == groups
     found = judge_documents(paired)
     assert (found["n_documents"], found["n_groups"]) == (6, 3)
-    # Seed by seed three documents of one group and one of another: signs of 3 and 1.
-    assert found["p_mcnemar"] == [0.5, 0.5]
-    assert judge_documents(replace(paired, group=None))["p_mcnemar"] == [0.5, 0.5]  # a split each
+    # Three documents of one group, in the first seed also one of another: signs of 3 and 1, or 3.
+    assert found["p_mcnemar"] == [0.5, 1]
+    assert judge_documents(replace(paired, group=None))["p_mcnemar"] == [0.5, 1]  # a split each
     expected = over.hierarchical_bootstrap(paired.difference, groups=groups)
     assert (found["documents_low"], found["documents_high"]) == expected
     expected = over.hierarchical_bootstrap(paired.difference, 0.9, groups=groups)
     assert (found["documents_low_90"], found["documents_high_90"]) == expected
+
+
+def test_seeds_with_equal_differences_have_the_spread_of_one_document():
+    """Two seeds, four documents: the t interval with df 1 and a standard deviation of 25 points."""
+    found = judge_documents(paired_of([[1, 0, 1, 1]] * 2, [[1, 0, 1, 1]] * 2))
+    t = 12.706204736 * 25 / 2**0.5
+    assert (found["documents_low"], found["documents_high"]) == pytest.approx((-t, t))
+    t = 6.313751515 * 25 / 2**0.5
+    assert (found["documents_low_90"], found["documents_high_90"]) == pytest.approx((-t, t))
 
 
 def test_one_document_is_enough_and_one_seed_has_no_interval():

@@ -122,8 +122,8 @@ def judge_documents(paired: Paired) -> dict[str, Any]:
     documents_high_90; of classifiers also p_mcnemar, one per seed.
     """
     difference, group = paired.difference, paired.group
-    low, high = over.hierarchical_bootstrap(difference, groups=group)
-    low_90, high_90 = over.hierarchical_bootstrap(difference, 0.9, groups=group)
+    low, high = _interval(paired)
+    low_90, high_90 = _interval(paired, 0.9)
     documents = difference.shape[1]
     row = {
         "document_seeds": paired.seeds,
@@ -141,6 +141,19 @@ def judge_documents(paired: Paired) -> dict[str, Any]:
             over.p_mcnemar(a["value"] > 0, b["value"] > 0, b["group"]) for a, b in pairs
         ]
     return row
+
+
+def _interval(paired: Paired, level: float = 0.95) -> st.Interval:
+    """The interval of the hierarchical bootstrap. If all seeds have the same difference, the
+    bootstrap has no spread over seeds, and the t interval with the resolution of one document is
+    included. Other values than counts of documents have no interval then."""
+    low, high = over.hierarchical_bootstrap(paired.difference, level, groups=paired.group)
+    means = paired.difference.mean(1)
+    if len(means) < 2 or np.ptp(means) > 1e-9 * np.abs(means).max():
+        return low, high
+    resolution = 100 / paired.difference.shape[1] if "label" in paired.base[0] else np.nan
+    of_seeds = st.t_interval(means, level, resolution)
+    return float(np.minimum(low, of_seeds[0])), float(np.maximum(high, of_seeds[1]))
 
 
 def by_length(paired: Paired, bins: int = BINS) -> pd.DataFrame:
