@@ -125,6 +125,16 @@ def test_all_comparisons_at_once_agree_with_one_by_one(monkeypatch):
         assert shown == pytest.approx([one.mean() - other.mean(), *ends, p, max(one_sided)])
 
 
+def test_values_of_independent_runs_that_are_equal_up_to_rounding_have_no_spread():
+    values = {"a": [0.1 + 0.2, 0.3, 0.3], "b": [0.2] * 3, "c": [0.2, 0.3, 0.4]}
+    rows = [(0, name, seed, v) for name, own in values.items() for seed, v in enumerate(own)]
+    table = pd.DataFrame(rows, columns=["group", "name", "seed", "value"])
+    found, notes = compare_foreign(table, Criteria(margin=0.01), paired=False, all_pairs=True)
+    tested = found.set_index(["name", "than"])["p_t"].notna()
+    assert tested.to_dict() == {("a", "c"): True, ("a", "b"): False, ("c", "b"): True}
+    assert len(notes) == 1
+
+
 def test_names_without_a_common_seed_are_not_compared(tmp_path):
     options = written(tmp_path, SHORT + "3,c,.7\n4,c,.8\n")
     with warnings.catch_warnings():
@@ -146,6 +156,8 @@ def test_equal_differences_are_judged_by_the_resolution(tmp_path):
     printed = reported(*options)
     assert few in printed
     assert "\n1 comparison: 1 not tested.\n" in printed
+    assert "undecided" not in printed
+    assert [row["verdict"] for row in comparisons(tmp_path)] == ["not tested"]
     assert "no test" not in reported(*options, "--resolution", "0.5")
     (row,) = comparisons(tmp_path)
     assert row["p_t"] == pytest.approx(2 * stats.t.sf(3 * np.sqrt(3) / 0.5, 2), rel=1e-4)

@@ -22,6 +22,7 @@ from posfuse.statistics.comparisons import Criteria
 from posfuse.statistics.contrasts import AHEAD, BEHIND, EQUIVALENT, UNDECIDED
 from posfuse.statistics.group_comparisons import compare_foreign, over_groups, rankings
 
+NOT_TESTED = "not tested"
 MOST_IN_FIGURE = 60  # rows of a figure that fits a screen
 MOST_ROWS = 1_000  # of a table on the page; its CSV file has all rows
 MOST_NOTES = 20
@@ -189,13 +190,17 @@ def _cautions(
 
 def counted(comparisons: pd.DataFrame, columns: Columns) -> str:
     """The number of comparisons with each verdict, in a sentence."""
-    verdicts = comparisons["verdict"].replace([AHEAD, BEHIND], "different")
-    counts = verdicts.where(comparisons["p_t"].notna(), "not tested").value_counts()
-    kinds = [k for k in ("different", EQUIVALENT, UNDECIDED, "not tested") if k in counts]
+    counts = _tested(comparisons).replace([AHEAD, BEHIND], "different").value_counts()
+    kinds = [k for k in ("different", EQUIVALENT, UNDECIDED, NOT_TESTED) if k in counts]
     over = f" of the {comparisons['group'].iloc[0]}" if columns.units else ""
     listed = ", ".join(f"{counts[kind]} {kind}" for kind in kinds)
     total = len(comparisons)
     return f"{total} comparison{'s' * (total != 1)}{over}: {listed}."
+
+
+def _tested(comparisons: pd.DataFrame) -> "pd.Series[str]":
+    """The verdicts, and NOT_TESTED for comparisons without a test."""
+    return comparisons["verdict"].where(comparisons["p_t"].notna(), NOT_TESTED)
 
 
 def rules(
@@ -237,7 +242,7 @@ def comparisons_table(
         unit = "Accuracies are in percent."
     tests = "Student's paired t" if paired else "Welch's t"
     return _readable(
-        comparisons,
+        comparisons.assign(verdict=_tested(comparisons)),
         [
             ("verdict", str, "verdict"),
             ("n", str, "n"),

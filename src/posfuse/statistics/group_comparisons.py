@@ -110,7 +110,9 @@ def _arms(table: pd.DataFrame, criteria: Criteria) -> tuple[pd.DataFrame, pd.Dat
     arms = rows.groupby(keys)["value"].agg(["size", "mean", "var", "min", "max"]).reset_index()
     ascending = [True, criteria.metric.lower_is_better]
     arms = arms.sort_values(["g", "mean"], ascending=ascending, kind="stable", ignore_index=True)
-    arms["error"] = (arms["var"] / arms["size"]).where(arms["max"] > arms["min"], 0.0)
+    rounding = 4e-11 * arms[["min", "max"]].abs().max(axis=1)
+    is_spread = arms["max"] - arms["min"] > rounding
+    arms["error"] = (arms["var"] / arms["size"]).where(is_spread, 0.0)
     numbers = arms[["g", "name"]].assign(arm=arms.index)
     rows = rows[["g", "name", "seed", "value"]].merge(numbers, on=["g", "name"])
     rows["seed"] = pd.factorize(rows["seed"])[0]
