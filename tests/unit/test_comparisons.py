@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from posfuse.evidence.collect import collect
+from posfuse.evidence.collect import collect, varying
 from posfuse.evidence.saved import learning_curves
 from posfuse.report.sections.by_document import interactions_table
 from posfuse.statistics import paired as st
@@ -148,6 +148,12 @@ def test_settings_that_vary_are_shown_in_place_of_a_name_that_was_cut(tmp_path):
     assert set(runs["variant"]) == {"model.n_layers=1", "model.n_layers=2"}
     layers = runs["settings.model.n_layers"].astype(str)
     assert (runs["variant"] == "model.n_layers=" + layers).all()
+
+
+def test_whole_numbers_that_some_runs_lack_are_shown_as_whole_numbers():
+    runs = pd.DataFrame({"data": "a", "seeds.init": [0, 1, np.nan], "optim.lr": [0.5, 1.0, np.nan]})
+    shown = varying(runs, ["data"], ["seeds.init", "optim.lr"])
+    assert shown.tolist() == ["seeds.init=0 optim.lr=0.5", "seeds.init=1 optim.lr=1.0", ""]
 
 
 def test_a_variant_and_an_encoding_pair_with_their_own_baseline(tmp_path):

@@ -62,6 +62,11 @@ def test_each_verdict_has_its_sentence():
         ([10, 10.5, 11], 20, "to 11.74), 3 seeds, also within ±20 points."),
         ([5, 5, 5], 0.5, "+5.00 points of test accuracy. Equal differences of 3 seeds give no"),
         ([0, 0, 0], 0.5, "+0.00 points of test accuracy. Equal differences of 3 seeds give no"),
+        (
+            [-10, 10, 0],
+            9,
+            "undecided. About 49 seeds would settle this if the true difference is 0.",
+        ),
         ([-1e9, 1e9 + 1, 0], 0.5, "No feasible number of seeds would settle this."),
         ([10], 0.5, "test accuracy. One seed gives no interval and no test; run more seeds."),
     ):

@@ -70,6 +70,12 @@ def sweep_of(folder, runs, claims=(), criteria=CRITERIA):
     return Sweep(str(folder), runs, criteria, Claims(claims=list(claims)), own_claims=True)
 
 
+def test_a_half_is_rounded_in_one_direction_whatever_sum_it_comes_from():
+    values = (3.125, 3.125 + 4e-15, 3.125 - 4e-15)
+    assert {ACCURACY.signed(value) for value in values} == {"+3.12"}
+    assert (ACCURACY.number(-1e-9), ACCURACY.number(np.nan)) == ("0.00", "nan")
+
+
 def test_windows_that_overlap_have_a_table_of_their_own(folder, runs):
     sections = sections_of(sweep_of(folder, runs))
     tables = {table.name: table for section in sections for table in section.tables}

@@ -63,6 +63,11 @@ def test_the_bootstrap_interval_is_bias_corrected_and_accelerated():
         low, high = st.bootstrap_interval(d)
         assert min(d) <= low < np.mean(d) < high <= max(d)
     assert np.isnan(st.bootstrap_interval([1.0, 2.0])).all()  # two are too few
+    exact = np.array([-22, 7, -1, 2])  # has means that are ties
+    noisy = exact / 1.2 + [0, 3e-13, -3e-13, 0]
+    assert st.bootstrap_interval(noisy) == pytest.approx(
+        [end / 1.2 for end in st.bootstrap_interval(exact)]
+    )
 
 
 def test_t_tests_and_intervals_are_statsmodels():

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import yaml
+from pandas.api.types import is_float_dtype
 
 from posfuse.errors import AlreadyRunning, InputError
 from posfuse.evidence.metric import Metric
@@ -121,13 +122,21 @@ def varying(runs: pd.DataFrame, within: list[str], columns: list[str]) -> "pd.Se
     """For each run "key=value" of the columns that vary among the runs with equal `within`, without
     keys that its record lacks."""
     labels = pd.Series("", runs.index)
-    texts = runs[columns].astype(str).where(runs[columns].notna(), "")
+    texts = runs[columns].apply(_texts)
     for _, group in texts.groupby([runs[name] for name in within], sort=False):
         varied = [c for c in columns if group[c].nunique() > 1]
         for i, row in zip(group.index, group[varied].to_numpy(), strict=True):
             pairs = zip(varied, row, strict=True)
             labels[i] = " ".join(f"{c.removeprefix('settings.')}={v}" for c, v in pairs if v)
     return labels
+
+
+def _texts(values: pd.Series) -> "pd.Series[str]":
+    """The values of a setting as texts, empty where it is absent. pandas turns whole numbers into
+    floats if other runs lack the setting."""
+    texts = values.astype(str).where(values.notna(), "")
+    is_whole = values.hasnans and is_float_dtype(values) and (values.dropna() % 1 == 0).all()
+    return texts.str.removesuffix(".0") if is_whole else texts
 
 
 def by_settings(runs: pd.DataFrame, metric: Metric, *without: str) -> pd.DataFrame:

@@ -118,8 +118,9 @@ class Metric:
         return f"{value:g} {'point' if (self.unit, value) == ('points', 1) else self.unit}"
 
     def number(self, value: float, sign: str = "") -> str:
-        """A value as text."""
-        return f"{value:{sign}z.{self.digits}f}"  # z: no -0.00
+        """A value as text. Two sums of the same numbers differ in their last digits, which would
+        round a half up or down."""
+        return f"{round(value, self.digits + 6):{sign}z.{self.digits}f}"  # z: no -0.00
 
     def signed(self, value: float) -> str:
         """A difference as text, always with its sign."""

@@ -93,14 +93,16 @@ def bootstrap_interval(differences: ArrayLike, level: float = 0.95) -> Interval:
     d = np.asarray(differences, dtype=float)
     if len(d) < 3 or np.isnan(_standard_deviation(d)):
         return NONE
+    unit = np.abs(d).max() / 1e9
+    whole = np.rint(d / unit)  # equal sums are equal exactly, as the counts of ties need
     with warnings.catch_warnings():
         # The result is NaN then.
         warnings.simplefilter("ignore", stats.DegenerateDataWarning)
         interval = stats.bootstrap(
-            (d,), np.mean, confidence_level=level, n_resamples=RESAMPLES, method="BCa",
+            (whole,), np.mean, confidence_level=level, n_resamples=RESAMPLES, method="BCa",
             rng=np.random.default_rng(0),
         ).confidence_interval  # fmt: skip
-    return float(interval.low), float(interval.high)
+    return float(interval.low * unit), float(interval.high * unit)
 
 
 def p_above(differences: ArrayLike, threshold: float = 0.0, resolution: float = np.nan) -> float:

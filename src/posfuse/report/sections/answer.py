@@ -154,7 +154,9 @@ def _sentence(row: Row, criteria: Criteria) -> str:
         return f"{size.difference}, {n} seeds, exploratory: {p}."
     within, verdict = f"within ±{criteria.within}", row["verdict"]
     if verdict == UNDECIDED:
-        more = to_settle(row["seeds_decision"], row["seeds_equivalence"])
+        # If the measured difference is 0, only equivalence could be shown.
+        decision = row["seeds_decision"] if abs(row["mean"]) > 1e-9 else np.inf
+        more = to_settle(decision, row["seeds_equivalence"])
         return f"{size.difference}, {n} seeds, undecided. {more}".rstrip()
     if verdict == EQUIVALENT:
         return f"{size.difference}, {n} seeds, equivalent {within} on these test documents."
