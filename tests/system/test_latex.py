@@ -23,11 +23,14 @@ def test_the_latex_document_of_a_report_compiles(tmp_path):
     first = [[start, "1"] for start in ("[0, 128)", "[128, 512)", "* all", "** none")]
     starts = Table("starts", "Bins", "", ["[bin", "value"], first, pd.DataFrame())
     long = Table("long", "Bins", "", ["[bin", "value"], first * 10, pd.DataFrame())
+    names = ", ".join(f"lead_story_{n} sinusoidal gate_scalar" for n in range(12))
+    heads = [f"a long heading {i}" for i in range(16)]
+    wide = Table("wide", "W", "", ["arms", *heads], [[names, *["+12.50"] * 16]] * 3, pd.DataFrame())
     letters = "α ≤5 中文 😀 “é” – ß «» ðþ ą e\u0301\u200b"  # and an invisible one
     foreign = Table("foreign", letters, letters, [letters, "n"], [[letters, "1"]], pd.DataFrame())
-    for table in (odd, starts, long, foreign):
+    for table in (odd, starts, long, wide, foreign):
         (tables / f"{table.name}.tex").write_text(latex(table))
-    (tables / "odd_tables.tex").write_text(latex_document([odd, starts, long, foreign]))
+    (tables / "odd_tables.tex").write_text(latex_document([odd, starts, long, wide, foreign]))
     for name in ("tables", "odd_tables"):
         argv = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", f"{name}.tex"]
         done = ended(argv, tables)

@@ -25,6 +25,7 @@ LATEX = {
 }  # fmt: skip
 NOT_IN_PDFLATEX = re.compile("[«»ÐÞðþĄąĐđĘęĮįĸŊŋŦŧŲų]|[^\x00-\u017f–—‘’“”…]")  # without a package
 ROWS_ON_A_PAGE = 30
+LONG_TEXT = 40  # letters; a longer cell of a LaTeX table has several lines
 GAP = 2  # between the columns of a terminal
 # The first letters of a formula; the last four are as wide as Chinese letters.
 FORMULA = ("=", "+", "-", "@", "\t", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
@@ -32,8 +33,10 @@ NUMBER = r"[+-]?(\d+\.?\d*(e[+-]?\d+)?|inf|nan)"
 DOCUMENT = r"""% To \input one table elsewhere: \usepackage{{booktabs, longtable}}
 \documentclass{{article}}
 \usepackage[a4paper, landscape, margin=12mm]{{geometry}}
-\usepackage{{booktabs, longtable}}
+\usepackage{{booktabs, graphicx, longtable}}
 {letters}\begin{{document}}
+\newcommand{{\fitted}}[1]{{\sbox0{{#1}}\ifdim\wd0>\linewidth % smaller letters in a wide table
+\resizebox{{\linewidth}}{{!}}{{\usebox0}}\else\usebox0\fi}}
 \footnotesize\setlength{{\tabcolsep}}{{3.5pt}}
 {tables}
 \end{{document}}
@@ -155,7 +158,11 @@ def _pipes(cells: Iterable[str]) -> str:
 
 def latex(table: Table) -> str:
     """A booktabs tabular for \\input, or a longtable if it may be longer than a page."""
-    kinds = "".join("r" if numeric else "l" for numeric in table.numeric)
+    longest = [max(map(len, cells)) for cells in zip(table.columns, *table.rows, strict=True)]
+    kinds = "".join(
+        "r" if numeric else "p{70mm}" if n > LONG_TEXT else "l"
+        for numeric, n in zip(table.numeric, longest, strict=True)
+    )
     long = len(table.rows) > ROWS_ON_A_PAGE
     environment = "longtable" if long else "tabular"
     lines = [rf"\begin{{{environment}}}{{{kinds}}}", r"\toprule", _ampersands(table.columns)]
@@ -178,7 +185,7 @@ def latex_document(tables: Sequence[Table]) -> str:
             texts.append(rf"\clearpage\noindent {text}\par {put}")
         else:
             texts.append(
-                rf"\begin{{table}}[p]\centering {put}\par\medskip"
+                rf"\begin{{table}}[p]\centering\fitted{{{put}}}\par\medskip"
                 rf"\parbox{{0.9\linewidth}}{{{text}}}\end{{table}}"
             )
     letters = sorted(set(NOT_IN_PDFLATEX.findall("".join([*texts, *map(latex, tables)]))))
