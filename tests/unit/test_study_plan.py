@@ -148,7 +148,7 @@ def test_a_changed_study_or_version_is_refused_once_a_test_seed_ran(
 def test_a_plan_that_is_lost_damaged_or_edited_is_refused(tmp_path):
     path = tmp_path / PLAN
     assert read_plan(STUDY, tmp_path, has_tested=False) is None
-    lost = f"{path}: missing, but test seeds ran; restore it from a copy"
+    lost = f"{path}: missing, but test seeds ran; restore it from a copy, or rename the study"
     assert refusal(read_plan, STUDY, tmp_path, has_tested=True) == lost
     damages = dict.fromkeys(("", "a: [", "1", "digest: x", "digest: x\n1: 2", "choices: 3"), "")
     for damage, reason in {**damages, "digest: x\na: &a [1]\nb: *a": "has an alias "}.items():

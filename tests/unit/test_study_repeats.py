@@ -94,7 +94,8 @@ def frozen(tmp_path):
             values = {"optim.lr": 0.001 * (i + 1), "model.token_scale": 1.0}
             choices[f"{part}.{arm}"] = Choice(values, 60.0, [], [50.0] * 4, 0.0)
             configs[f"{part}.{arm}"] = f"{i}{arm}"
-    return freeze(own, choices, configs, tmp_path)
+    code = {name: config for name, config in configs.items() if "concat" in name}
+    return freeze(own, choices, configs, tmp_path, code)
 
 
 def test_a_plan_has_the_choices_of_every_repeat(tmp_path):
@@ -104,6 +105,7 @@ def test_a_plan_has_the_choices_of_every_repeat(tmp_path):
         "fusion": "concat", "optim.lr": 0.003, "model.token_scale": 1.0
     }  # fmt: skip
     assert part.configs == {"add": "2add", "concat": "2concat"}
+    assert part.code == {"concat": "2concat"}
     again = load_plan(tmp_path / PLAN)
     assert again == plan
     assert [h.name for h in again.study.hypotheses] == ["gain", NULL_ARM]  # once

@@ -172,6 +172,19 @@ def test_an_arm_has_the_code_of_its_first_seed(sweep):
     assert sweep.reasons("c", [1, 2]) == {("c", 1): wanted}
 
 
+def test_a_test_run_has_the_code_of_the_plan(sweep):
+    """In both records it is another one, as if it was changed while the runs were made."""
+    sweep.plan = replace(PLAN, code={"c": "a" * 16})
+    assert len(sweep.results("ac", [0, 1])) == 4  # records of earlier versions name no code
+    for folder in (OF_C_0, OF_C):
+        rewrite(sweep.folder / folder, code="b" * 16)
+    assert sorted(sweep.results("ac", [0, 1])) == [("a", 0), ("a", 1)]
+    wanted = f"{sweep.folder / OF_C}/result.json: has other code than the plan; {OF_CODE}"
+    assert sweep.reasons("c", [1]) == {("c", 1): wanted}
+    rewrite(sweep.folder / OF_C, code="a" * 16)
+    assert sorted(sweep.results("c", [0, 1])) == [("c", 1)]
+
+
 TRAINED = {
     "best_evaluation": 1, "evaluations": 2, "validation": {"accuracy": 0.5}, "commit": "",
     "documents": {"test": 40}, "seconds": {}, "host": {"threads": 1},

@@ -77,9 +77,12 @@ class ArmSweep:
         if missing := [key for key in asked if key not in results]:
             arm, seed = missing[0]
             reason = self.reasons([arm], [seed]).get((arm, seed), "see above")
+            fix = "fix this and run the same command"
+            if self.plan and arm in self.plan.code:
+                fix += f"; if your own code must change, {COPY.removeprefix('or ')}"
             raise RunsFailed(
                 f"{self.folder}: {len(missing)} of {len(asked)} runs have no result, such as {arm} "
-                f"seed={seed} ({reason}); fix this and run the same command"
+                f"seed={seed} ({reason}); {fix}"
             )
         if diverged := sum(record is None for record in results.values()):
             print(f"{diverged} of {len(asked)} runs diverged; the study continues", flush=True)
@@ -137,9 +140,11 @@ class ArmSweep:
     def _read_runs(
         self, arms: Iterable[str], seeds: Collection[int]
     ) -> dict[tuple[str, int], tuple[records.Record | None, str]]:
-        """The record of each run, and the reason if the run has no result, otherwise "". The first
-        result of an arm, over all seeds of the stage, determines the code of the arm."""
-        codes: dict[str, str] = {}
+        """The record of each run, and the reason if the run has no result, otherwise "". An arm has
+        one code: that of the plan, otherwise that of its first result over all seeds of the
+        stage."""
+        of_plan = self.plan.code if self.plan else {}
+        codes = dict(of_plan)
         read = {}
         folders = self.folders(arms, dict.fromkeys([*self.seeds, *seeds]))
         for (arm, seed), folder in folders.items():
@@ -147,7 +152,8 @@ class ArmSweep:
             if code is not None and codes.setdefault(arm, code) != code:
                 path = folder / (records.RESULT if record else records.FAILURE)
                 fix = f"restore the code and remove it, {COPY}"
-                reason = f"{path}: has other code than earlier seeds; {fix}"
+                other = "the plan" if arm in of_plan else "earlier seeds"
+                reason = f"{path}: has other code than {other}; {fix}"
             read[arm, seed] = record, reason
         return {key: found for key, found in read.items() if key[1] in seeds}
 

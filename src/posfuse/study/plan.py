@@ -72,6 +72,11 @@ class Plan:
                 study=own,
                 choices={arm: self.choices[in_part(part, arm)] for arm in own.arms},
                 configs={arm: self.configs[in_part(part, arm)] for arm in own.arms},
+                code={
+                    arm: self.code[in_part(part, arm)]
+                    for arm in own.arms
+                    if in_part(part, arm) in self.code
+                },
             )
             for part, own in parts_of(self.study).items()
         }
@@ -209,7 +214,9 @@ def read_plan(study: Study, folder: Path, has_tested: bool) -> Plan | None:
     path = folder / PLAN
     if not path.exists():
         if has_tested:
-            raise InputError(f"{path}: missing, but test seeds ran; restore it from a copy")
+            raise InputError(
+                f"{path}: missing, but test seeds ran; restore it from a copy, or rename the study"
+            )
         return None
     frozen = load_plan(path)
     changed = identity.differing(_content(study), _content(frozen.study))
