@@ -6,6 +6,7 @@ import shlex
 import shutil
 from dataclasses import replace
 from itertools import product
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -245,6 +246,15 @@ def test_a_study_with_failed_runs_judges_the_others_and_ends_with_an_error(tmp_p
     printed, status = called("study", "status", "mine.yaml")
     assert status is None
     assert "testing: 7 of 8 runs of the next look are done" in " ".join(printed.split())
+
+
+def test_tuning_runs_without_a_record_are_counted():
+    """Two repeats of two trials with one seed each; a finalist ran with another seed."""
+    sweeps = [SimpleNamespace(arms="ab", study=SimpleNamespace(tuning_seeds=s)) for s in ([0], [5])]
+    runs = pd.DataFrame({"stage": ["tuning"] * 5 + ["testing"], "seed": [0, 0, 5, 5, 9, 0]})
+    assert subcommands._lost(sweeps, runs) == ""
+    line = subcommands._lost(sweeps, runs[1:])
+    assert line.startswith("1 of 4 tuning runs have no readable record")
 
 
 def test_a_failure_in_tuning_does_not_show_an_earlier_plan(tmp_path, monkeypatch):

@@ -2,7 +2,7 @@
 
 import textwrap
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
 from typing import Any
@@ -105,6 +105,21 @@ def _run(stages: Stages, again: str) -> None:
         raise
     print(flush=True)
     show(sections, Console(highlight=False), path)
+    if lost := _lost(sweeps[0].values(), runs):
+        _say(lost)
+
+
+def _lost(tuning: Collection[ArmSweep], runs: pd.DataFrame) -> str:
+    """A line about tuning runs that have no record any more; empty if there are none."""
+    seeds = {seed for sweep in tuning for seed in sweep.study.tuning_seeds}
+    asked = sum(len(sweep.arms) * len(sweep.study.tuning_seeds) for sweep in tuning)
+    done = int(((runs["stage"] == "tuning") & runs["seed"].isin(seeds)).sum())
+    if done == asked:
+        return ""
+    return (
+        f"{asked - done} of {asked} tuning runs have no readable record, so the page and runs.csv "
+        "lack them; the plan keeps their scores"
+    )
 
 
 def _status(stages: Stages, again: str) -> None:
