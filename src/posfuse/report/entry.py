@@ -122,8 +122,9 @@ def main(arguments: Namespace) -> list[str]:
         own = _criteria_of(of_sweep, arguments, criteria)
         family, notes = declared_family(of_sweep) if primary is None else (primary, [])
         own, target = replace(own, **given, primary=family), out if len(groups) == 1 else out / name
-        own_place = target, notes, left
-        sweeps.append(Sweep(arguments.folder, of_sweep, own, claims, own_claims, *own_place))
+        sweeps.append(
+            Sweep(arguments.folder, of_sweep, own, claims, own_claims, target, notes, left)
+        )
     if any(sweep.criteria.select and not sweep.best.keys for sweep in sweeps):
         raise InputError(
             "--select-seeds: there is nothing to choose, because all runs have the same "

@@ -30,7 +30,7 @@ from posfuse.study.spec import Study, Values
 OUTPUT = Path("multirun")
 MISSING = "no result"
 REMOVE = "remove it to run again"
-COPY = "or copy the study's file to a new name"
+COPY = "copy the study's file to a new name"
 PLAIN = re.compile(r"[A-Za-z0-9_./+-]+")  # a text that needs no quotes
 NO_TEXT = re.compile(r"(?i)null|true|false|[+-]?(inf|nan|[\d._]*\d[\d._]*(e[+-]?\d+)?)")
 
@@ -79,7 +79,7 @@ class ArmSweep:
             reason = self.reasons([arm], [seed]).get((arm, seed), "see above")
             fix = "fix this and run the same command"
             if self.plan and arm in self.plan.code:
-                fix += f"; if your own code must change, {COPY.removeprefix('or ')}"
+                fix += f"; if your own code must change, {COPY}"
             raise RunsFailed(
                 f"{self.folder}: {len(missing)} of {len(asked)} runs have no result, such as {arm} "
                 f"seed={seed} ({reason}); {fix}"
@@ -151,7 +151,7 @@ class ArmSweep:
             record, reason, code = self._read(arm, seed, folder)
             if code is not None and codes.setdefault(arm, code) != code:
                 path = folder / (records.RESULT if record else records.FAILURE)
-                fix = f"restore the code and remove it, {COPY}"
+                fix = f"restore the code and remove it, or {COPY}"
                 other = "the plan" if arm in of_plan else "earlier seeds"
                 reason = f"{path}: has other code than {other}; {fix}"
             read[arm, seed] = record, reason
@@ -185,7 +185,7 @@ class ArmSweep:
         if refused:
             return record, f"{path}: {refused}; {REMOVE}", None
         if conflict:
-            fix = f"restore the code, {REMOVE}, {COPY}"
+            fix = f"restore the code, {REMOVE}, or {COPY}"
             return record, f"{path}: the last command had other code or settings; {fix}", None
         return record, "", identity_of.get("code")
 
