@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 import pandas as pd
+import psutil
 
 from posfuse.runs import records
 from small_runs import small_overrides
@@ -65,29 +66,20 @@ def below(folder):
 
 
 def descendants(pid):
-    """The children of a process, their children, and so on."""
-    found = children(pid)
-    return [*found, *(further for child in found for further in descendants(child))]
+    """The processes that a process has started, those that they have started, and so on."""
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
 
 
-def children(pid):
-    """The processes that the threads of a process have started."""
+def alive(processes, named=""):
+    """The processes that still run, with this text in their command lines; a zombie does not."""
     found = []
-    for listed in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended
-            found += [int(child) for child in listed.read_text().split()]
-    return found
-
-
-def alive(pids):
-    """The processes that still run; a zombie does not."""
-    found = []
-    for pid in pids:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        found += [pid] * (state != "Z")
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended in the meantime
+            runs = process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+            found += [process] * (runs and named in " ".join(process.cmdline()))
     return found
 
 

@@ -10,6 +10,7 @@ from faulty import FAULTY, faulty
 from posfuse.process import signals
 from posfuse.runs import records
 from posfuse.train import train
+from posfuse.training.replicas import RUN
 from processes import HANG, alive, command, descendants, ended, importing, started, wait_for
 from small_runs import small_config
 from sweeps import PARALLEL, results, sweep
@@ -78,8 +79,8 @@ def test_a_sweep_has_runs_of_two_processes(corpus, tmp_path):
 def test_an_interrupted_run_of_two_processes_leaves_none_and_resumes(name, corpus, whole, tmp_path):
     argv = command(corpus, *TWO, *COMMON, "data.batch_size=8")
     process = started(argv, tmp_path, faulty(tmp_path / "fault", name, step=9) | FOREIGN)
-    wait_for(lambda: descendants(process.pid) or process.poll() is not None)
-    pids = descendants(process.pid)
+    wait_for(lambda: alive(descendants(process.pid), RUN))
+    below = descendants(process.pid)
     _, err = process.communicate(timeout=HANG)
     if name == "SIGTERM":
         # The processes agree at every tenth step on whether to save.
@@ -87,7 +88,7 @@ def test_an_interrupted_run_of_two_processes_leaves_none_and_resumes(name, corpu
         assert (process.returncode, err) == (signals.EXIT_STATUS, message)
     else:
         assert process.returncode == -signal.SIGKILL, err
-    wait_for(lambda: not alive(pids))
+    wait_for(lambda: not alive(below))
     again = ended(argv, tmp_path, faulty(tmp_path / "no fault", ""))
     assert again.returncode == 0, again.stderr
     assert_close(whole, tmp_path)

@@ -2,14 +2,13 @@
 
 import json
 import signal
-from pathlib import Path
 
 import pytest
 
 from faulty import FAULTY, faulty
 from posfuse.process import signals
 from posfuse.runs import records
-from processes import HANG, alive, children, descendants, ended, started, succeeded, wait_for
+from processes import HANG, alive, descendants, ended, started, succeeded, wait_for
 from sweeps import PARALLEL, at_work, kinds, results, sweep
 
 
@@ -35,12 +34,6 @@ def test_fail_fast_interrupts_the_others(corpus, tmp_path):
     assert second.startswith("error: 1 of 2 runs failed; sweep.fail_fast stopped the others.")
     assert kinds(tmp_path) in (["failed", "interrupted"], ["failed"])
     assert not results(tmp_path)
-
-
-def workers(process):
-    """The worker processes of a command."""
-    cmdlines = {pid: Path(f"/proc/{pid}/cmdline").read_text() for pid in children(process.pid)}
-    return [pid for pid, cmdline in cmdlines.items() if "spawn_main" in cmdline]
 
 
 def test_a_killed_worker_fails_its_run_and_no_other(corpus, tmp_path):
@@ -88,9 +81,9 @@ def test_idle_workers_block_a_signal_to_the_whole_group(corpus, tmp_path):
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL"])
 def test_a_command_interrupted_while_its_workers_start_leaves_none(name, corpus, tmp_path):
     process = started(sweep(corpus, "seed=0,1,2,3", *PARALLEL), tmp_path)
-    wait_for(lambda: workers(process))
-    pids = descendants(process.pid)
+    wait_for(lambda: alive(descendants(process.pid), "spawn_main"))
+    below = descendants(process.pid)
     process.send_signal(signal.Signals[name])
     process.communicate(timeout=HANG)
     assert process.returncode == (75 if name == "SIGTERM" else -signal.SIGKILL)
-    wait_for(lambda: not alive(pids))
+    wait_for(lambda: not alive(below))

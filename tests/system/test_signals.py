@@ -58,9 +58,9 @@ def test_an_interrupted_sweep_leaves_no_process_and_resumes(
     where = {"to": "parent", "runs": 2} if launcher else {}
     process = started(argv, tmp_path, faulty(tmp_path / "fault", name, **where))
     wait_for(lambda: (tmp_path / "fault" / "sent").exists() or process.poll() is not None)
-    pids = descendants(process.pid)
+    below = descendants(process.pid)
     _, err = process.communicate(timeout=HANG)
-    wait_for(lambda: not alive(pids))
+    wait_for(lambda: not alive(below))
     if name == "SIGKILL":
         assert process.returncode == -signal.SIGKILL
     else:
@@ -95,14 +95,14 @@ def test_a_second_signal_exits_at_once(launcher, corpus, tmp_path):
     environment = faulty(tmp_path / "fault", twice, **where)
     process = started(within(0, sweep(corpus, *FOUR, *launcher)), tmp_path, environment)
     wait_for(lambda: (tmp_path / "fault" / "sent").exists() or process.poll() is not None)
-    pids = descendants(process.pid)
+    below = descendants(process.pid)
     _, err = process.communicate(timeout=HANG)
     assert process.returncode == signals.EXIT_STATUS
     if not launcher:
         assert err == "interrupted again; exited at once; run the same command to resume\n"
     assert "Traceback" not in err
     assert not list(tmp_path.rglob(records.RESULT))
-    wait_for(lambda: not alive(pids))
+    wait_for(lambda: not alive(below))
 
 
 def test_signals_after_the_last_message_keep_the_exit_status(corpus, tmp_path):

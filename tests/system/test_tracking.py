@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from functools import partial
@@ -16,7 +15,7 @@ from posfuse.runs import records
 from posfuse.tracking.projection import Finished
 from posfuse.tracking.server import PLACES
 from posfuse.train import train
-from processes import children, command, importing, started, succeeded, wait_for
+from processes import alive, command, descendants, importing, started, succeeded, wait_for
 from small_runs import at_step, killed, small_config, write_corpus
 from uploads import ALL_STEPS, KEY, check_held, environment, synced
 
@@ -125,8 +124,8 @@ def test_a_killed_online_run_is_resumed(fake, corpus, tmp_path):
     settings = environment(WANDB_MODE="online", PYTHONPATH=path)
     process = started([argv[0], "-c", waiting, *argv[3:]], tmp_path, settings)
     wait_for(lambda: any(run.history for run in fake.runs.values()))
-    for pid in (*children(process.pid), process.pid):
-        os.kill(pid, signal.SIGKILL)
+    for one in (*descendants(process.pid), process):
+        one.kill()
     process.communicate()
     succeeded(argv, tmp_path, settings)
     (result,) = tmp_path.rglob(records.RESULT)
@@ -138,9 +137,8 @@ def test_without_its_process_wandb_is_given_up_and_the_run_is_not(
 ):
     def kill_core():
         """As the kernel does where memory has run out."""
-        for pid in children(os.getpid()):
-            if "wandb-core" in Path(f"/proc/{pid}/cmdline").read_text():
-                os.kill(pid, signal.SIGKILL)
+        for core in alive(descendants(os.getpid()), "wandb-core"):
+            core.kill()
 
     sweep = tmp_path / "sweep"
     with monkeypatch.context() as patched:

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from posfuse import cli
@@ -80,11 +81,11 @@ def wait_for_writing(folder, process, seconds):
 def kill(process, name, alone):
     """Send the signal to the process, and SIGKILL to its descendants too unless `alone`. Check that
     all of them end."""
-    pids = [process.pid, *descendants(process.pid)]
-    for pid in pids if name == "SIGKILL" and not alone else pids[:1]:
-        with contextlib.suppress(ProcessLookupError):  # a descendant that has just ended
-            os.kill(pid, signal.Signals[name])
-    wait_for(lambda: not alive(pids))
+    processes = [psutil.Process(process.pid), *descendants(process.pid)]
+    for one in processes if name == "SIGKILL" and not alone else processes[:1]:
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended
+            one.send_signal(signal.Signals[name])
+    wait_for(lambda: not alive(processes))
 
 
 @pytest.mark.slow
