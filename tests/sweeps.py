@@ -1,6 +1,5 @@
 """Sweeps as commands, and the state of their runs during and after them."""
 
-import json
 from pathlib import Path
 
 from posfuse.runs import records
@@ -32,8 +31,7 @@ def at_work(folder: Path) -> list[Path]:
 
 def kinds(folder: Path) -> list[str]:
     """The kinds of the failures in the folder."""
-    found = folder.rglob(records.FAILURE)
-    return sorted(json.loads(path.read_text())["kind"] for path in found)
+    return sorted(failure["kind"] for _, failure in records.failures_in(folder))
 
 
 def results(folder: Path) -> dict[str, Path]:

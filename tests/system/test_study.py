@@ -11,6 +11,7 @@ import yaml
 
 from finding_tables import read_runs
 from posfuse.runs import records
+from posfuse.runs.folders import results_in
 from posfuse.study.looks import progress
 from posfuse.study.reading import read_study
 from processes import alive, descendants, ended, started, wait_for
@@ -107,7 +108,7 @@ def test_killed_twice_it_gives_the_same_verdicts(study, undisturbed):
     folder = study.parent / "killed"
 
     def finished(sweep):
-        return len(list((folder / "multirun" / sweep).rglob(records.RESULT)))
+        return len(results_in(folder / "multirun" / sweep))
 
     for sweep, number in (("mine_tune", signal.SIGKILL), ("mine_test", signal.SIGTERM)):
         process = started(posfuse_study("run", study), folder)

@@ -1,9 +1,11 @@
 """Records: written atomically, recognised by their fingerprint, never overwritten."""
 
 import json
+import os
 import re
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +13,12 @@ from posfuse.config import Config
 from posfuse.data.corpora import load
 from posfuse.data.token_store import store_key
 from posfuse.runs import identity, records
+from posfuse.runs.folders import results_in, started_in
+from posfuse.runs.multirun import sweeps_at
+from posfuse.runs.records import failures_in
+from posfuse.sweeps.status import runs_of
 from refusals import refusal
+from small_records import ask, write_failure, write_record
 from small_runs import small_config, write_corpus
 
 
@@ -146,3 +153,32 @@ def test_a_write_that_fails_or_is_killed_before_the_rename_leaves_the_old_file(
     assert json.loads(path.read_text()) == {"a": 1}
     records.write_json(path, {"a": 3})
     assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
+
+
+@pytest.mark.parametrize("read", [runs_of, started_in, results_in, failures_in, sweeps_at])
+def test_folders_that_are_removed_while_a_sweep_is_read_are_ignored(read, tmp_path, monkeypatch):
+    """W&B's earlier log of a resumed run is one, the folder of posfuse sync another."""
+    sweep = tmp_path / "mine"
+    run = write_record(sweep, 0.5)
+    write_failure(run, "failed", "too large")
+    ask(sweep, None, ["seed=0,1"])
+    passing, opened, scandir = (
+        [sweep / ".wandb" / "tmp", run / "wandb" / "offline-run"],
+        [],
+        os.scandir,
+    )
+
+    def opening(place):
+        opened.append(Path(place))
+        if opened[-1] in passing:
+            opened[-1].rmdir()
+        return scandir(place)
+
+    folder = tmp_path if read is sweeps_at else sweep
+    before = read(folder)
+    for place in passing:
+        place.mkdir(parents=True)
+    monkeypatch.setattr(os, "scandir", opening)
+    assert before
+    assert read(folder) == before
+    assert set(passing) <= set(opened)

@@ -1,5 +1,6 @@
 """The folder of a sweep, and of each run in it: data/encoding/fusion[/other overrides]/seed=n."""
 
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -91,15 +92,23 @@ def _values(overrides: list[str]) -> dict[str, str]:
     return {key: value.strip("'\"") for key, value in pairs}
 
 
+def with_file(name: str, folder: Path) -> list[Path]:
+    """The folders that have a file of this name: the folder itself and those below it."""
+    # os.walk, because Path.rglob fails if another process removes a folder in the meantime. It
+    # opens each folder, so a network disk shows the new files of other machines too.
+    return sorted(Path(place) for place, _, files in os.walk(folder) if name in files)
+
+
 def started_in(folder: Path) -> list[Path]:
     """The folders of the started runs below a folder. Folders of W&B have a config.yaml too."""
-    return sorted(path.parent for path in folder.rglob("seed=*/config.yaml"))
+    return [run for run in with_file("config.yaml", folder) if run.name.startswith("seed=")]
 
 
 def results_in(folder: Path) -> list[Path]:
     """The records of the finished runs below a folder. Hidden folders hold those of pretraining."""
-    paths = folder.rglob("result.json")
-    return sorted(p for p in paths if not any(n[0] == "." for n in p.relative_to(folder).parts))
+    runs = with_file("result.json", folder)
+    shown = (r for r in runs if not any(n[0] == "." for n in r.relative_to(folder).parts))
+    return [run / "result.json" for run in shown]
 
 
 def without_runs(folder: Path, what: str = "finished runs") -> str:

@@ -16,7 +16,7 @@ from omegaconf import OmegaConf, read_write
 
 from posfuse.errors import Conflict, InputError, input_errors
 from posfuse.limits import NAME
-from posfuse.runs.folders import AXES, folders_of, lies_in
+from posfuse.runs.folders import AXES, folders_of, lies_in, with_file
 from posfuse.runs.records import FAILURE, RESULT, read_failure, read_result, replacing
 from posfuse.untrusted import read_yaml
 
@@ -177,7 +177,7 @@ def sweeps_at(folder: Path) -> list[Path]:
     which it is a part, such as the folder of a corpus."""
     if (folder / MULTIRUN).exists():
         return [folder]
-    inside = sorted(path.parent for path in folder.rglob(MULTIRUN))
+    inside = with_file(MULTIRUN, folder)
     around = Path(os.path.abspath(folder)).parents[: len(AXES) + 1]
     return inside + [sweep for sweep in around if (sweep / MULTIRUN).exists()][:1]
 

@@ -19,6 +19,7 @@ from posfuse import seals, untrusted
 from posfuse.config import Config
 from posfuse.errors import AlreadyRunning, Conflict, InputError, input_errors, visible
 from posfuse.limits import NAME
+from posfuse.runs.folders import with_file
 from posfuse.runs.identity import (
     HUB_ID,
     differing,
@@ -151,8 +152,7 @@ def read_failure(folder: Path) -> Record | None:
 
 def failures_in(folder: Path) -> list[tuple[Path, Record]]:
     """The folders of failed and interrupted runs below this folder, with the failures."""
-    # os.walk opens each folder, so a network disk shows the new files of other machines too.
-    runs = sorted(Path(place) for place, _, files in os.walk(folder) if FAILURE in files)
+    runs = with_file(FAILURE, folder)
     failures = [(run, failure) for run in runs if (failure := read_failure(run))]
     # Another process may have finished the run in the meantime.
     kind = AlreadyRunning.kind
