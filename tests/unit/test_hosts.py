@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file, save_file
 
 from posfuse.data.pretrained_folder import read_tokenizer
 from posfuse.model.encoder import valid_positions
@@ -242,6 +243,16 @@ def test_a_folder_that_is_no_whole_model_is_refused(bert, tmp_path, file, conten
     text = complaint_about(path.parent)
     assert str(path.parent) in text
     assert message in text
+
+
+def test_weights_that_are_not_finite_are_refused(bert, tmp_path):
+    path = shutil.copytree(bert, tmp_path / "bert") / "model.safetensors"
+    values = load_file(path)
+    name = next(name for name in values if name.endswith("word_embeddings.weight"))
+    values[name][3, 2] = torch.nan
+    save_file(values, path, {"format": "pt"})
+    expected = f"bert has values that are not finite in {name}; give a folder whose training did"
+    assert expected in complaint_about(path.parent)
 
 
 RELATIVE = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"]}

@@ -78,6 +78,11 @@ def _load(path: str) -> Any:
         )
     if isinstance(getattr(model, "pooler", None), nn.Module):
         model.pooler = None
+    if broken := [name for name, value in model.named_parameters() if not value.isfinite().all()]:
+        raise InputError(
+            f"host.path: {path} has values that are not finite in {broken[0]}; give a folder whose "
+            "training did not diverge"
+        )
     return model.float().eval()
 
 
