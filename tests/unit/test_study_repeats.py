@@ -1,5 +1,6 @@
 """Repeated tuning: its parts, its seeds, and verdicts over the means of repeats."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -128,6 +129,11 @@ def test_another_number_of_repeats_is_refused_after_test_seeds_ran(sweep, tmp_pa
     assert Stages("mine", study(), []).frozen_plan() == plan
     line = refusal(Stages("mine", other, []).frozen_plan)
     assert "the study was changed after test seeds ran (" in line
+    shutil.rmtree(Path("multirun", sweep))
+    assert Stages("mine", other, []).frozen_plan() is None
+    Path("multirun/mine/report").mkdir()
+    Path("multirun/mine/report/runs.csv").touch()  # the report of the removed test runs
+    assert refusal(Stages("mine", other, []).frozen_plan) == line
 
 
 def test_the_noise_of_tuning_is_that_of_whole_repeats(tmp_path):

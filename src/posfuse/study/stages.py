@@ -123,10 +123,11 @@ class Stages:
 
     def has_tested(self) -> bool:
         """True if any test run has started. The sweeps of any number of repeats count, because the
-        number may have changed."""
+        number may have changed. The report counts too, because it shows results of test runs even
+        after their folder is removed."""
         own = re.compile(rf"{re.escape(self.name)}(_r\d+(_null)?)?_test")
         sweeps = [folder for folder in OUTPUT.glob("*_test") if own.fullmatch(folder.name)]
-        return any(map(started_in, sweeps))
+        return (self.folder / "report/runs.csv").exists() or any(map(started_in, sweeps))
 
     def freeze(self) -> Plan:
         """The frozen plan. Tunes and writes it first if needed. Raises what `ArmSweep.run`
