@@ -158,8 +158,10 @@ def test_an_unknown_study_is_one_line(tmp_path, monkeypatch):
     assert found.startswith("nope: no such study; use one of ")
     assert found.endswith(", or write nope.yaml in this folder or in --config-dir")
     assert refusal(read_study, "own_bst").startswith("own_bst: no such study; use own_best, or ")
-    line = "nope.yaml: no such file; docs/studies.md has an example"
+    line = "nope.yaml: no such file; give its path; docs/studies.md has an example"
     assert refusal(read_study, "nope.yaml") == line
+    line = f"demo.yaml: no such file; use demo, the name of {CONF_DIR / 'study' / 'demo.yaml'}"
+    assert refusal(read_study, "demo.yaml") == line
     monkeypatch.chdir(tmp_path)
     for name in ("a.csv", "demo"):
         (tmp_path / name).touch()

@@ -17,13 +17,17 @@ def study_file(name: str, searchpath: Sequence[str] = ()) -> Path:
     folder, or in a folder of `searchpath` or its study/. Raises InputError if it is in none of them
     or in several."""
     path = Path(name)
-    if path.suffix in (".yaml", ".yml"):
-        if not path.exists():
-            raise InputError(f"{path}: no such file; docs/studies.md has an example")
-        return path
+    if is_path := path.suffix in (".yaml", ".yml"):
+        if path.exists():
+            return path
+        name = path.stem
     given = [Path(folder.removeprefix("file://")) for folder in searchpath]
     places = [CONF_DIR / "study", Path(), *given, *(folder / "study" for folder in given)]
     files = [file for place in places if (file := place / f"{name}.yaml").is_file()]
+    if is_path:
+        fix = "give its path; docs/studies.md has an example"
+        fix = f"use {name}, the name of {files[0]}" if files else fix
+        raise InputError(f"{path}: no such file; {fix}")
     if len(different := {file.resolve(): file for file in files}) > 1:
         raise InputError(
             f"{name}: several files have this name ({', '.join(map(str, different.values()))}); "
