@@ -5,7 +5,7 @@ Options are parsed before the command's module is imported, because the import c
 
 import re
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,15 @@ OF_TABLES = (
     "seed", "compare", "value", "by", "where", "unit", "lower_is_better", "overall", "resolution",
     "unpaired", "all_pairs",
 )  # fmt: skip
+# For options without effect alone: what they are for and the fix, and whether that is given.
+Need = tuple[str, Callable[[Namespace], bool]]
+SWEEP: Need = "the folder of a sweep, not for --from; remove it", lambda given: given.table is None
+TABLE: Need = "--from TABLE.csv; remove it", lambda given: given.table is not None
+DRAWS: Need = "--temperature above 0; give one, or remove it", lambda given: given.temperature != 0
+NEEDS: dict[str, dict[str, Need]] = {
+    "report": dict.fromkeys(OF_SWEEPS, SWEEP) | dict.fromkeys(OF_TABLES, TABLE),
+    "sample": {"seed": DRAWS},
+}
 
 SUFFIX = {  # the help of --suffix
     "sync": "text to append to every id, because W&B refuses ids of deleted runs",
@@ -35,19 +44,30 @@ def parse(name: str, summary: str, words: Sequence[str]) -> Namespace:
         return Namespace(**vars(given), extra=extra)
     if name == "report":
         _report(parser)
-        given = parser.parse_args(words)
-        _check_report(parser, given)
-        return given
-    if name == "sample":
+    elif name == "sample":
         _sample(parser)
-        return parser.parse_args(words)
-    example = "the sweep's folder, such as multirun/quickstart"
-    parser.add_argument("folder", type=_existing, help=example)
+    else:
+        example = "the sweep's folder, such as multirun/quickstart"
+        parser.add_argument("folder", type=_existing, help=example)
     if name == "status":
         parser.add_argument("--once", action="store_true", help="print once, without updates")
     if name in SUFFIX:
         parser.add_argument("--suffix", type=_suffix, default="", help=SUFFIX[name])
-    return parser.parse_args(words)
+    return _parsed(parser, words, NEEDS.get(name, {}))
+
+
+def _parsed(parser: ArgumentParser, words: Sequence[str], needs: dict[str, Need]) -> Namespace:
+    """The options. Exits unless a report has either a sweep or a table. Raises InputError for an
+    option without what it needs, even if its value is the default."""
+    given = parser.parse_args(words, Namespace(**dict.fromkeys(needs)))  # None: not given
+    if "table" in given and (given.folder is None) == (given.table is None):
+        parser.error("give the folder of a sweep, or --from TABLE.csv")
+    for name, (use, is_met) in needs.items():
+        if getattr(given, name) is None:
+            setattr(given, name, parser.get_default(name))
+        elif not is_met(given):
+            raise InputError(f"--{name.replace('_', '-')}: is for {use}")
+    return given
 
 
 def _existing(folder: str, give: str = "a sweep's folder, such as multirun/mine") -> Path:
@@ -150,14 +170,3 @@ def _report(parser: ArgumentParser) -> None:
     welch = "use Welch's tests, for runs that share nothing but the number of the seed"
     add("--unpaired", action="store_true", help=welch)
     add("--all-pairs", action="store_true", help="compare all methods with each other")
-
-
-def _check_report(parser: ArgumentParser, given: Namespace) -> None:
-    """Exit unless there is either a sweep or a table. Raise InputError for an option of the other
-    kind."""
-    if (given.folder is None) == (given.table is None):
-        parser.error("give the folder of a sweep, or --from TABLE.csv")
-    use = "--from TABLE.csv" if given.table is None else "the folder of a sweep, not for --from"
-    for name in OF_SWEEPS if given.table else OF_TABLES:
-        if getattr(given, name) != parser.get_default(name):
-            raise InputError(f"--{name.replace('_', '-')}: is for {use}; remove it")

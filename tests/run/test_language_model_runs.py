@@ -247,7 +247,11 @@ def test_a_model_that_reads_one_token_continues_it(text_run):
         (["--prompt", "a " * 40], "--prompt: has 40 tokens, but this model reads 13; give at most"),
         (["--prompt", "a", "--tokens", "0"], "--tokens: must be 1 or more (got 0)"),
         (["--prompt", "a", "--temperature", "-1"], "--temperature: must be 0 or above (got -1)"),
-        (["--prompt", "a", "--seed", "-1"], "--seed: must be between 0 and 4294967295 (got -1)"),
+        (
+            ["--prompt", "a", "--seed", "-1", "--temperature", "1"],
+            "--seed: must be between 0 and 4294967295 (got -1)",
+        ),
+        (["--prompt", "a", "--seed", "0"], "--seed: is for --temperature above 0; give one, or "),
     ],
 )
 def test_a_wrong_prompt_is_one_line(copy_run, arguments, message):

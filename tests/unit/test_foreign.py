@@ -476,8 +476,9 @@ def test_a_file_that_is_no_table_is_one_line(tmp_path):
 def test_a_folder_and_a_table_exclude_each_other():
     for arguments in ((), (Path(), "--from", "b.csv")):
         assert posfuse_report(*arguments)[1] == 2
-    for options in (["--lower-is-better"], ["--by", "x"], ["--where", "a=b"], ["--overall", "x"]):
-        message = f"error: {options[0]}: is for --from TABLE.csv; remove it"
+    of_tables = ["--lower-is-better"], ["--by", "x"], ["--where", "a=b"], ["--overall", "x"]
+    for options in (*of_tables, ["--seed", "seed"], ["--by="], ["--compare=method"]):  # defaults
+        message = f"error: {options[0].partition('=')[0]}: is for --from TABLE.csv; remove it"
         assert refusal(".", *options) == message
 
 
