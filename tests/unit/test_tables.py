@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 from rich.console import Console
 from scipy import stats
 
@@ -17,6 +18,7 @@ from posfuse.report.sections.paper import MARK, paper_tables
 from posfuse.report.table import Table, narrow
 from posfuse.statistics import paired as st
 from posfuse.statistics.comparisons import Criteria, in_families, judge
+from small_records import reported
 
 ARXIV = pd.DataFrame(
     [
@@ -234,3 +236,22 @@ def test_exploratory_rows_have_unadjusted_p_values_that_are_marked():
     assert "over the 1 comparisons of the family" in tests.caption
     every = compared(deltas, Criteria())
     assert "exploratory" not in differences.short_table(every, Criteria()).caption
+
+
+@pytest.mark.parametrize(
+    ("scale", "shown"), [(1e90, "+1.2000e+91"), (1e-90, "+1.2000e-89"), (1e5, "+1200000.00")]
+)
+def test_a_long_number_is_in_scientific_notation(scale, shown, tmp_path):
+    by_seed = [(seed, noise) for seed, noise in enumerate((-1.0, 0.0, 1.0))]
+    rows = [(s, m, scale * (7 + s + (12 + n / 2) * (m == "b"))) for s, n in by_seed for m in "ab"]
+    frame = pd.DataFrame(rows, columns=["seed", "method", "loss"])
+    frame.to_csv(tmp_path / "mine.csv", index=False)
+    options = ["--from", tmp_path / "mine.csv", "--value", "loss", "--unit", "raw"]
+    options += ["--margin", scale / 10, "--all-pairs", "--out", tmp_path]
+    printed = reported(*options, draw=True)
+    assert f"ahead: mine: b - a: {shown} (" in printed
+    page = (tmp_path / "index.html").read_text()
+    assert f'<td class="number">{shown}</td>' in page
+    table = (tmp_path / "tables" / "rankings.md").read_text()
+    assert f"{shown} [" in page  # in the figure
+    assert not re.search(r"\d{12}", printed + table)

@@ -9,7 +9,15 @@ from posfuse.errors import InputError
 if TYPE_CHECKING:  # importing pandas takes half a second, and help does not need it
     import pandas as pd
 
+WIDEST = 15  # characters of a number with all its digits
+
 Score = TypeVar("Score", float, "pd.Series[float]", "pd.DataFrame")
+
+
+def decimals(value: float, digits: int, flags: str = "") -> str:
+    """A number with `digits` decimals, or in scientific notation if it is longer than WIDEST."""
+    text = f"{value:{flags}.{digits}f}"
+    return text if len(text) <= WIDEST else f"{value:{flags}.4e}"
 
 
 @dataclass(frozen=True)
@@ -120,7 +128,7 @@ class Metric:
     def number(self, value: float, sign: str = "") -> str:
         """A value as text. Two sums of the same numbers differ in their last digits, which would
         round a half up or down."""
-        return f"{round(value, self.digits + 6):{sign}z.{self.digits}f}"  # z: no -0.00
+        return decimals(round(value, self.digits + 6), self.digits, f"{sign}z")  # z: no -0.00
 
     def signed(self, value: float) -> str:
         """A difference as text, always with its sign."""

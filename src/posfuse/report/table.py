@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from posfuse.evidence.metric import Metric
+from posfuse.evidence.metric import Metric, decimals
 
 Row = dict[Any, Any]
 
@@ -97,17 +97,16 @@ def by_fusion(
 def is_numeric(cells: list[str]) -> bool:
     """True if every cell that is not empty starts with a number."""
     filled = [cell for cell in cells if cell]
-    return bool(filled) and all(
-        re.match(r"[+<-]?\d[\d.,]*(\s*[±(†‡]| to |$)|not feasible$", cell) for cell in filled
-    )
+    number = r"[+<-]?\d[\d.,]*(e[+-]\d+)?(\s*[±(†‡]| to |$)|not feasible$"
+    return bool(filled) and all(re.match(number, cell) for cell in filled)
 
 
 # The text of numbers.
 
 
 def with_spread(mean: float, std: float, digits: int = 2, sign: str = "") -> str:
-    text = f"{mean:{sign}.{digits}f}"
-    return text if np.isnan(std) else f"{text} ± {std:.{digits}f}"
+    text = decimals(mean, digits, sign)
+    return text if np.isnan(std) else f"{text} ± {decimals(std, digits)}"
 
 
 def over_seeds(mean: float, std: float, n: float, digits: int = 2) -> str:
@@ -118,7 +117,8 @@ def over_seeds(mean: float, std: float, n: float, digits: int = 2) -> str:
 
 
 def interval(low: float, high: float, digits: int = 2, sign: str = "+") -> str:
-    return "" if np.isnan(low) else f"{low:{sign}.{digits}f} to {high:{sign}.{digits}f}"
+    both = f"{decimals(low, digits, sign)} to {decimals(high, digits, sign)}"
+    return "" if np.isnan(low) else both
 
 
 def t_interval(metric: Metric, of: str = "") -> Column:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from posfuse.errors import InputError
+from posfuse.evidence.metric import decimals
 from posfuse.statistics.comparisons import Criteria, decide_all
 from posfuse.statistics.contrasts import AHEAD, BEHIND, EQUIVALENT, UNDECIDED
 
@@ -208,12 +209,13 @@ def rankings(table: pd.DataFrame, comparisons: pd.DataFrame, criteria: Criteria)
     `comparisons` are all pairs of `compare_foreign`, which have the better name first."""
     arms = _arms(table, criteria)[1]
     signs = {AHEAD: ">", BEHIND: "<", EQUIVALENT: "=", UNDECIDED: "?"}
+    digits = criteria.metric.digits - 1
     sign_of = comparisons.set_index(["group", "name", "than"])["verdict"].map(signs).to_dict()
     rows = []
     for group, part in arms.groupby("group", sort=False):
         names = part["name"].tolist()
         texts = [
-            f"{name} {round(mean, 9):.{criteria.metric.digits - 1}f}"
+            f"{name} {decimals(round(mean, digits + 8), digits)}"
             for name, mean in zip(names, part["mean"], strict=True)
         ]
         between = [sign_of.get((group, *two), "?") for two in pairwise(names)]

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from posfuse.evidence.metric import Metric
+from posfuse.evidence.metric import Metric, decimals
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ def size_text(
     direction and have no plus."""
     sign, plus = direction or 1, "" if direction else "+"
     low, high = sorted((sign * low + 0.0, sign * high + 0.0))  # an end at -0.0 is at 0
-    ends = f" ({of}{low:{plus}.{digits}f} to {high:{plus}.{digits}f})"
-    return f"{sign * mean:{plus}z.{digits}f}{unit}{'' if math.isnan(low) else ends}"
+    ends = f" ({of}{decimals(low, digits, plus)} to {decimals(high, digits, plus)})"
+    return f"{decimals(sign * mean, digits, plus + 'z')}{unit}{'' if math.isnan(low) else ends}"
 
 
 def to_settle(as_measured: float, at_zero: float, units: str = "seeds") -> str:

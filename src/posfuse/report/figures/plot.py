@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from posfuse.evidence.collect import CELL
+from posfuse.evidence.metric import decimals
 from posfuse.report.figures import svg
 from posfuse.report.figures.style import QUIET, SMALL, LineName, grid, look, operator_name, short
 from posfuse.report.table import Row
@@ -40,8 +41,9 @@ def label(row: Row, names: Iterable[str] = CELL[:-1]) -> str:
 
 
 def numbers(row: Row, digits: int = 2) -> str:
-    ends = f" [{row['low']:.{digits}f}, {row['high']:.{digits}f}]"
-    return f"{row['mean']:+z.{digits}f}{'' if np.isnan(row['low']) else ends} n={row['n']}"
+    mean, low, high = row["mean"], decimals(row["low"], digits), decimals(row["high"], digits)
+    ends = f" [{low}, {high}]"
+    return f"{decimals(mean, digits, '+z')}{'' if np.isnan(row['low']) else ends} n={row['n']}"
 
 
 def name_operators(axes: Sequence[Axes], fusions: Sequence[str]) -> None:
