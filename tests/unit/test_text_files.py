@@ -131,6 +131,13 @@ def test_jsonl_may_have_blank_lines_a_mark_and_whole_surrogate_pairs(tmp_path) -
     assert read(tmp_path) == (["some words", "\U0001f600"], [1, 0], ["neg", "pos"])
 
 
+def test_a_column_that_begins_late_is_named_with_the_searched_rows(tmp_path) -> None:
+    rows = ['{"text": "some words"}\n'] * 500
+    write(tmp_path, "".join([*rows, '{"text": "other", "label": "a"}\n']), "jsonl")
+    found = refusal(read_splits, tmp_path)
+    assert "jsonl: no column 'label' among text in the first 500 rows; set data.labels=" in found
+
+
 any_text = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1)
 
 

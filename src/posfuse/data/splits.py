@@ -12,7 +12,7 @@ import pandas as pd
 from posfuse.config import DataConfig
 from posfuse.data.corpora import SPLITS, Corpus, Poll
 from posfuse.data.names import canonical, check_distinct
-from posfuse.data.sources import Source, frame_source
+from posfuse.data.sources import ROWS, Source, frame_source
 from posfuse.errors import InputError, input_errors, lacks_memory
 
 INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")  # as str() writes integers that fit into int64
@@ -182,6 +182,7 @@ def _documents(source: Source, cfg: DataConfig, labelled: bool, poll: Poll) -> S
         if column not in source.columns:
             given_names = map(str, source.columns)  # quotes show white space around a name
             has = ", ".join(n if n and n == n.strip() else repr(n) for n in given_names)
+            has += f" in the first {ROWS} rows" * source.name.lower().endswith(".jsonl")
             raise InputError(
                 f"{source.name}: no column {column!r} among {has}; set data.{key}=COLUMN"
                 + ", or task=language_model" * (key == "labels")
