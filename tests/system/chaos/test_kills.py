@@ -31,7 +31,7 @@ IMPORTED.set_forkserver_preload(["posfuse.train", "posfuse.training.run"])
 def command(argv, folder):
     """Call posfuse in this process and folder. Its output goes to a file."""
     os.chdir(folder)
-    with open("output.txt", "w") as file:
+    with open("output.txt", "a") as file:
         os.dup2(file.fileno(), sys.stdout.fileno())
         os.dup2(file.fileno(), sys.stderr.fileno())
     sys.argv = argv
@@ -40,6 +40,7 @@ def command(argv, folder):
 
 def started(argv, folder):
     """A process with the command of this list, as `python -m posfuse ...`."""
+    (folder / "output.txt").write_text("")  # the process may be killed before it opens the file
     process = IMPORTED.Process(target=command, args=(argv[2:], folder))
     process.start()
     return process
