@@ -41,6 +41,8 @@ class NoConfig(NoMethods):
     def __init__(self): ...
     def network(self, backbone, vocabulary_size, n_classes): ...
     def module(self, network): ...
+
+def none(cfg): ...
 """
 
 
@@ -53,6 +55,7 @@ class NoConfig(NoMethods):
         ("task", "NotOne", "is not a subclass of posfuse.training.task.Task; make it one"),
         ("task", "NoMethods", "does not define module and network, which posfuse.training.task"),
         ("task", "NoConfig", "cannot be called with one argument (too many positional argum"),
+        ("task", "none", "returns an object of NoneType; return one of a subclass of posfuse.t"),
     ],
 )
 def test_a_class_of_another_kind_is_named_with_what_it_lacks(key, name, message, own_module):

@@ -130,7 +130,17 @@ def task_of(cfg: Config) -> Any:
     problem = f"task._target_: {target} cannot be called with one argument"
     with input_errors(problem, "let it take the config"):
         inspect.signature(part).bind(cfg)
-    return part(cfg)
+    made = part(cfg)
+    if not _extends(type(made), BASES["task"]):  # a function may return any object
+        raise InputError(
+            f"task._target_: {target} returns an object of {type(made).__name__}; return one of a "
+            f"subclass of {BASES['task']}"
+        )
+    return made
+
+
+def _extends(part: type, base: str) -> bool:
+    return base in [f"{c.__module__}.{c.__qualname__}" for c in part.__mro__]
 
 
 def _check_base(key: str, target: str, part: Any) -> None:
@@ -138,7 +148,7 @@ def _check_base(key: str, target: str, part: Any) -> None:
     that the base leaves to it. A function may return an object of any class."""
     if not inspect.isclass(part) or key not in BASES:
         return
-    if BASES[key] not in [f"{c.__module__}.{c.__qualname__}" for c in part.__mro__]:
+    if not _extends(part, BASES[key]):
         raise InputError(f"{key}._target_: {target} is not a subclass of {BASES[key]}; make it one")
     if lacking := sorted(getattr(part, "__abstractmethods__", ())):
         raise InputError(
