@@ -21,6 +21,7 @@ COMMON = ["data.limit=57", "data.max_len=9", "data.test_lengths=[11]", "model.dr
           "trainer.progress=none", *FAULTY]  # fmt: skip
 # Variables of another program that starts processes.
 FOREIGN = {"LOCAL_RANK": "1", "RANK": "1", "WORLD_SIZE": "2", "GROUP_RANK": "1"}
+QUIET = {"TORCH_CPP_LOG_LEVEL": "ERROR"}  # torch warns if no server knows the name of 127.0.0.1
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +79,8 @@ def test_a_sweep_has_runs_of_two_processes(corpus, tmp_path):
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL"])
 def test_an_interrupted_run_of_two_processes_leaves_none_and_resumes(name, corpus, whole, tmp_path):
     argv = command(corpus, *TWO, *COMMON, "data.batch_size=8")
-    process = started(argv, tmp_path, faulty(tmp_path / "fault", name, step=9) | FOREIGN)
+    environment = faulty(tmp_path / "fault", name, step=9) | FOREIGN | QUIET
+    process = started(argv, tmp_path, environment)
     wait_for(lambda: alive(descendants(process.pid), RUN))
     below = descendants(process.pid)
     _, err = process.communicate(timeout=HANG)
@@ -117,7 +119,8 @@ class Full(Add):
 def test_out_of_memory_in_one_process_names_the_batch_size_that_fits(full, corpus, tmp_path):
     (tmp_path / "full.py").write_text(FULL)
     target = ["fusion=add", "fusion._target_=full.Full", "trainer.progress=none"]
-    done = ended(command(corpus, *TWO, *target), tmp_path, importing(tmp_path, FULL=full))
+    environment = importing(tmp_path, FULL=full, **QUIET)
+    done = ended(command(corpus, *TWO, *target), tmp_path, environment)
     assert done.returncode == 1
     assert done.stderr == (
         "error: out of memory at step 0 with data.batch_size=16; try data.batch_size=8\n"

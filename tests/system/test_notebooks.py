@@ -33,6 +33,7 @@ def test_a_notebook_computes_what_it_shows(name: str) -> None:
     committed = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
     fresh = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
     files = sorted(FOLDER.rglob("*"))
-    NotebookClient(fresh, timeout=HANG, resources={"metadata": {"path": str(FOLDER)}}).execute()
+    place = {"metadata": {"path": str(FOLDER)}}
+    NotebookClient(fresh, timeout=HANG, startup_timeout=HANG, resources=place).execute()
     assert sorted(FOLDER.rglob("*")) == files
     assert outputs(fresh) == outputs(committed)

@@ -17,7 +17,8 @@ OPENINGS = itertools.count()
 NASTY = "<img src=x onerror=alert(1)>&amp;$x_1$"
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync",
-    "--disable-background-networking", "--disable-component-update", "--window-size=1400,1000",
+    "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage",
+    "--window-size=1400,1000",
 )  # fmt: skip
 
 pytestmark = pytest.mark.skipif(

@@ -1,5 +1,6 @@
 """W&B while a run trains: offline or on a server, each epoch once, and never at the run's cost."""
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -7,6 +8,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import psutil
 import pytest
 import wandb
 
@@ -114,6 +116,12 @@ def test_the_server_holds_a_resumed_run_once(
     check_held_once(fake, folder)
 
 
+def kill(processes):
+    for one in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended with its parent
+            one.kill()
+
+
 def test_a_killed_online_run_is_resumed(fake, corpus, tmp_path):
     argv = command(corpus, "logger=wandb", "fusion=gate_scalar")
     waiting = (
@@ -124,8 +132,8 @@ def test_a_killed_online_run_is_resumed(fake, corpus, tmp_path):
     settings = environment(WANDB_MODE="online", PYTHONPATH=path)
     process = started([argv[0], "-c", waiting, *argv[3:]], tmp_path, settings)
     wait_for(lambda: any(run.history for run in fake.runs.values()))
-    for one in (*descendants(process.pid), process):
-        one.kill()
+    kill(descendants(process.pid))
+    process.kill()
     process.communicate()
     succeeded(argv, tmp_path, settings)
     (result,) = tmp_path.rglob(records.RESULT)
@@ -137,8 +145,7 @@ def test_without_its_process_wandb_is_given_up_and_the_run_is_not(
 ):
     def kill_core():
         """As the kernel does where memory has run out."""
-        for core in alive(descendants(os.getpid()), "wandb-core"):
-            core.kill()
+        kill(alive(descendants(os.getpid()), "wandb-core"))
 
     sweep = tmp_path / "sweep"
     with monkeypatch.context() as patched:

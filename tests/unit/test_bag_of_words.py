@@ -36,7 +36,8 @@ def fitted_bag(cfg, **settings):
 @pytest.fixture(scope="module")
 def fitted(corpus):
     """A config and its bag of words."""
-    cfg = small_config(corpus, "data.vocabulary.min_count=1", "data.max_len=9")
+    own = f"cache_dir={corpus.parent / 'own cache'}"
+    cfg = small_config(corpus, "data.vocabulary.min_count=1", "data.max_len=9", own)
     return cfg, fitted_bag(cfg)
 
 
@@ -89,7 +90,8 @@ def test_it_equals_scikit_learn_on_the_texts(corpus, fitted):
 
 def test_a_corpus_is_fitted_once_and_again_when_the_cache_is_damaged(corpus, fitted, monkeypatch):
     cfg, found = fitted
-    (cached,) = (corpus.parent / "cache").glob("*.bag_of_words.json")
+    cache = Path(cfg.cache_dir)
+    (cached,) = cache.glob("*.bag_of_words.json")
     with monkeypatch.context() as patched:
         patched.setattr(module, "_fit", lambda _: pytest.fail("fitted again"))
         assert fitted_bag(cfg) == found
@@ -106,8 +108,8 @@ def test_a_corpus_is_fitted_once_and_again_when_the_cache_is_damaged(corpus, fit
         cached.write_text(text)
         assert fitted_bag(cfg) == found
         assert json.loads(cached.read_text())["accuracy"] == found.accuracy
-    fitted_bag(small_config(corpus, "data.max_len=2"))
-    assert len(list((corpus.parent / "cache").glob("*.bag_of_words.json"))) == 2
+    fitted_bag(small_config(corpus, "data.max_len=2", f"cache_dir={cache}"))
+    assert len(list(cache.glob("*.bag_of_words.json"))) == 2
 
 
 def runs(*folders, **texts):

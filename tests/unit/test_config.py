@@ -1,5 +1,6 @@
 """The schema, the values that it refuses, folders and fingerprints."""
 
+import importlib
 import re
 import runpy
 import sys
@@ -172,6 +173,7 @@ def test_an_operator_whose_module_fails_is_named_by_its_key(tmp_path, monkeypatc
     for i, (code, reason) in enumerate(codes.items()):
         file, target = tmp_path / f"broken_{i}.py", f"broken_{i}.Operator"
         file.write_text(code)
+        importlib.invalidate_caches()  # the folder may have the same time as before
         text = complaint(f"fusion._target_={target}")
         expected = f"fusion._target_: cannot import {target!r} ({reason.format(file=file)}); give"
         assert text.startswith(expected)

@@ -1,7 +1,9 @@
 """The figures: every mark is at its value, names do not touch, files are stable and safe."""
 
+import gc
 import io
 import re
+import warnings
 import xml.etree.ElementTree as ET
 from importlib.resources import files
 from itertools import pairwise, product
@@ -32,6 +34,14 @@ ODD = "a_$x_<b>&$\"id='1'"  # mathtext, XML and an attribute, in a name
 
 
 pytestmark = pytest.mark.filterwarnings("error")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_garbage():
+    """The garbage of other tests would give its warnings here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        gc.collect()
 
 
 def sweep(corpora=("short", "long"), encodings=("sin",), fusions=("add", "concat"), seeds=3):

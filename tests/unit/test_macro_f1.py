@@ -9,9 +9,10 @@ from posfuse.training.classifier import MacroF1
 
 @pytest.fixture(autouse=True)
 def deterministic():
+    before = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(True)
     yield
-    torch.use_deterministic_algorithms(False)
+    torch.use_deterministic_algorithms(before)
 
 
 def test_f1_by_hand():

@@ -5,8 +5,9 @@ import os
 import pytest
 
 from posfuse.runs.multirun import read_multirun
+from posfuse.tracking import server
 from posfuse.tracking.projection import Cell, config, display_name, rows, run_id, short_name
-from posfuse.tracking.server import PLACES, prepare
+from posfuse.tracking.server import prepare
 from small_records import ask
 
 
@@ -84,8 +85,17 @@ def test_a_score_has_a_name_of_its_own_in_each_cell():
     assert cell.setting == "learned model.token_scale=1 seeds=init"
 
 
+@pytest.fixture
+def unset(monkeypatch):
+    """The variables that `prepare` sets are unset. They are restored after the test."""
+    monkeypatch.setattr(server, "_set", {})
+    for name in (*server.PLACES, "WANDB_SILENT", "WANDB_ERROR_REPORTING"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+
+
 def test_variables_with_what_posfuse_sets_are_ignored_with_one_warning(
-    tmp_path, monkeypatch, caplog
+    unset, tmp_path, monkeypatch, caplog
 ):
     for name in ("WANDB_NAME", "WANDB_RUN_GROUP", "WANDB_JOB_TYPE", "WANDB_TAGS"):
         monkeypatch.setenv(name, "mine")
@@ -96,10 +106,9 @@ def test_variables_with_what_posfuse_sets_are_ignored_with_one_warning(
     assert line.endswith("use logger.job_type and logger.tags")
 
 
-def test_each_sweep_of_a_process_has_its_files_and_the_users_settings_stay(tmp_path, monkeypatch):
-    for name in (*PLACES, "WANDB_SILENT", "WANDB_ERROR_REPORTING"):
-        monkeypatch.setenv(name, "")  # so that the test restores it
-        monkeypatch.delenv(name)
+def test_each_sweep_of_a_process_has_its_files_and_the_users_settings_stay(
+    unset, tmp_path, monkeypatch
+):
     monkeypatch.setenv("WANDB_CACHE_DIR", "mine")
     monkeypatch.setenv("WANDB_MODE", "")
     for sweep in ("one", "other"):

@@ -82,9 +82,12 @@ def wait_for_writing(folder, process, seconds):
 def kill(process, name, alone):
     """Send the signal to the process, and SIGKILL to its descendants too unless `alone`. Check that
     all of them end."""
-    processes = [psutil.Process(process.pid), *descendants(process.pid)]
+    try:
+        processes = [psutil.Process(process.pid), *descendants(process.pid)]
+    except psutil.NoSuchProcess:  # it has just ended
+        return
     for one in processes if name == "SIGKILL" and not alone else processes[:1]:
-        with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended
+        with contextlib.suppress(psutil.NoSuchProcess):
             one.send_signal(signal.Signals[name])
     wait_for(lambda: not alive(processes))
 
