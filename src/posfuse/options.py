@@ -19,7 +19,7 @@ OF_TABLES = (
     "seed", "compare", "value", "by", "where", "unit", "lower_is_better", "overall", "resolution",
     "unpaired", "all_pairs",
 )  # fmt: skip
-# For options without effect alone: what they are for and the fix, and whether that is given.
+# What an option is for and how to correct it, and whether the command has what the option is for.
 Need = tuple[str, Callable[[Namespace], bool]]
 SWEEP: Need = "the folder of a sweep, not for --from; remove it", lambda given: given.table is None
 TABLE: Need = "--from TABLE.csv; remove it", lambda given: given.table is not None

@@ -251,7 +251,7 @@ def test_weights_that_are_not_finite_are_refused(bert, tmp_path):
     name = next(name for name in values if name.endswith("word_embeddings.weight"))
     values[name][3, 2] = torch.nan
     save_file(values, path, {"format": "pt"})
-    expected = f"bert has values that are not finite in {name}; give a folder whose training did"
+    expected = f"bert has weights that are not finite in {name}; give a model whose training did"
     assert expected in complaint_about(path.parent)
 
 

@@ -25,9 +25,9 @@ def study_file(name: str, searchpath: Sequence[str] = ()) -> Path:
     places = [CONF_DIR / "study", Path(), *given, *(folder / "study" for folder in given)]
     files = [file for place in places if (file := place / f"{name}.yaml").is_file()]
     if is_path:
-        fix = "give its path; docs/studies.md has an example"
-        fix = f"use {name}, the name of {files[0]}" if files else fix
-        raise InputError(f"{path}: no such file; {fix}")
+        if files:
+            raise InputError(f"{path}: no such file; use {name}, the name of {files[0]}")
+        raise InputError(f"{path}: no such file; give its path; docs/studies.md has an example")
     if len(different := {file.resolve(): file for file in files}) > 1:
         raise InputError(
             f"{name}: several files have this name ({', '.join(map(str, different.values()))}); "

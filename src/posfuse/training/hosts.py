@@ -80,7 +80,7 @@ def _load(path: str) -> Any:
         model.pooler = None
     if broken := [name for name, value in model.named_parameters() if not value.isfinite().all()]:
         raise InputError(
-            f"host.path: {path} has values that are not finite in {broken[0]}; give a folder whose "
+            f"host.path: {path} has weights that are not finite in {broken[0]}; give a model whose "
             "training did not diverge"
         )
     return model.float().eval()
